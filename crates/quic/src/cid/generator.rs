@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_bpf_computes_the_same_shard() {
+    fn classic_bpf_program_computes_same_shard() {
         let mut rng = Rng::from_seed([2; 32]);
         for shards in [1, 2, 3, 16, 61] {
             let key = ShardKey::new(&mut rng);
@@ -270,7 +270,7 @@ mod tests {
 
     /// What the sockets' steering documents; worked out apart from this code.
     #[test]
-    fn the_mix_is_the_one_that_sockets_steer_by() {
+    fn shard_hash_matches_socket_steering_vectors() {
         let key = ShardKey {
             k0: 0x0123_4567,
             k1: 0x89ab_cdef,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cid_steers_to_its_shard() {
+    fn generated_cids_steer_to_their_shard() {
         let mut rng = Rng::from_seed([4; 32]);
         let key = ShardKey::new(&mut rng);
         for shard in 0..8 {
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_share_random_cids_evenly() {
+    fn random_cids_are_spread_evenly_over_shards() {
         let mut rng = Rng::from_seed([5; 32]);
         let key = ShardKey::new(&mut rng);
         let mut seen = [0_u32; 6];
@@ -314,7 +314,7 @@ mod tests {
 
     /// A client that counts upwards must not fill one shard.
     #[test]
-    fn counting_cids_spread_over_shards() {
+    fn sequential_cids_are_spread_over_shards() {
         let mut rng = Rng::from_seed([6; 32]);
         for place in [0, 32] {
             let key = ShardKey::new(&mut rng);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_another_assignment() {
+    fn different_key_assigns_different_shards() {
         let mut rng = Rng::from_seed([7; 32]);
         let (a, b) = (ShardKey::new(&mut rng), ShardKey::new(&mut rng));
         let moved = (0..1_000)
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_shards_are_refused() {
+    fn shard_out_of_range_and_short_cid_are_rejected() {
         let key = ShardKey::new(&mut Rng::from_seed([8; 32]));
         assert!(ShardGenerator::new(RandomGenerator::default(), key, 4, 4).is_none());
         assert!(ShardGenerator::new(RandomGenerator::new(7), key, 4, 0).is_none());
@@ -351,7 +351,7 @@ mod tests {
 
     /// A generator stuck on one value must not hang the endpoint.
     #[test]
-    fn a_stuck_generator_still_answers() {
+    fn generator_of_a_constant_cid_does_not_hang() {
         #[derive(Debug)]
         struct Stuck;
         impl CidGenerator for Stuck {

@@ -149,7 +149,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn an_expired_certificate_says_since_when() {
+    fn expired_certificate_error_names_time_since_expiry() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let error = Error::InvalidCertificate(CertificateError::ExpiredContext {
             time: at(1_000_000),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_is_told_as_it_is_written() {
+    fn certificate_name_mismatch_error_lists_plain_names() {
         let error = Error::InvalidCertificate(CertificateError::NotValidForNameContext {
             expected: "example.org".try_into().unwrap(),
             presented: vec!["DnsName(\"localhost\")".into(), "odd".into()],
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rustls_has_no_name_for_is_told_in_words() {
+    fn unnamed_certificate_error_has_readable_message() {
         let reason = |why: Refused| {
             let problem = CertificateError::Other(OtherError(std::sync::Arc::new(why)));
             reason(&Error::InvalidCertificate(problem)).into_owned()
@@ -190,7 +190,7 @@ mod tests {
     /// What a peer's certificate can be refused for: the alert that the peer gets and
     /// words that name the cause.
     #[test]
-    fn every_problem_of_a_certificate_has_an_alert_and_words() {
+    fn every_certificate_error_has_alert_and_message() {
         use CertificateError as E;
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let nameless = E::NotValidForNameContext {
@@ -244,7 +244,7 @@ mod tests {
 
     /// Everything else that a handshake fails with.
     #[test]
-    fn every_failure_of_a_handshake_has_an_alert_and_words() {
+    fn every_handshake_error_has_alert_and_message() {
         use rustls::{ContentType, HandshakeType, InvalidMessage, PeerMisbehaved};
         let out_of_turn = Error::InappropriateHandshakeMessage {
             expect_types: vec![HandshakeType::ServerHello],
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_without_an_alert_get_a_fitting_one() {
+    fn error_without_alert_gets_default_alert() {
         let alert = |error: Error| transport_error(&error, None).code;
         assert_eq!(alert(Error::NoApplicationProtocol), Code::crypto(120));
         assert_eq!(alert(Error::NoCertificatesPresented), Code::crypto(116));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alert_tls_chose_wins() {
+    fn alert_chosen_by_tls_is_used() {
         let error = transport_error(
             &Error::General("x".into()),
             Some(AlertDescription::UnknownCA),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_readable() {
+    fn durations_are_formatted_readably() {
         let spans = [59, 119, 600, 10_000, 10_000_000].map(span);
         assert_eq!(spans, ["59 s", "119 s", "10 min", "2 h", "115 days"]);
     }

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_roots_is_an_error_and_not_blind_trust() {
+    fn client_without_roots_is_rejected() {
         for none in [vec![], vec![vec![1, 2, 3]]] {
             let error = ClientCrypto::new(Roots::from_der(none))
                 .build()
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_certificate_is_refused_and_told_which() {
+    fn invalid_root_certificate_is_rejected_by_position() {
         assert!(Roots::from_pem(b"not PEM").is_err());
         let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let error = Roots::from_pem(junk.as_bytes()).unwrap_err();

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_used_once_and_only_for_its_server() {
+    fn token_is_used_once_and_only_for_its_server() {
         let store = ClientSessions::default();
         store.put_token(&name(1), vec![1]);
         store.put_token(&name(1), vec![2]);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_something_is_woken_when_it_is_there() {
+    fn waiting_task_is_woken_when_session_state_is_stored() {
         struct Bell(std::sync::atomic::AtomicUsize);
         impl std::task::Wake for Bell {
             fn wake(self: std::sync::Arc<Self>) {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_exchange_a_server_chose_is_remembered() {
+    fn key_exchange_group_of_server_is_remembered() {
         let store = ClientSessions::default();
         assert_eq!(store.kx_hint(&name(1)), None);
         store.set_kx_hint(name(1), NamedGroup::X25519);

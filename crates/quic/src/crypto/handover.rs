@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn material_is_read_as_it_was_written() {
+    fn key_material_round_trips() {
         for suite in Suite::ALL {
             let key: Vec<u8> = (1..=suite.key_len() as u8).collect();
             let mut written = [0xff; MATERIAL_LEN];
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn material_of_an_unknown_suite_is_refused() {
+    fn key_material_of_unknown_suite_is_rejected() {
         assert!(read(&[Suite::ALL.len() as u8; MATERIAL_LEN]).is_none());
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn five_bits_of_a_short_header_are_hidden_and_four_of_a_long_one() {
+    fn header_protection_masks_five_bits_of_short_and_four_of_long_headers() {
         for suite in Suite::ALL {
             assert_eq!(bits_hidden(suite, 0x43), 0b0001_1111, "{suite:?}");
             assert_eq!(bits_hidden(suite, 0xc3), 0b0000_1111, "{suite:?}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_packet_number_is_hidden_and_not_what_follows() {
+    fn header_protection_masks_packet_number_and_nothing_after_it() {
         let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
         for len in 1..=4 {
             let (mut first, mut number) = (0x40 | (len - 1), [0; 4]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_or_number_of_a_wrong_length_changes_nothing() {
+    fn sample_or_number_of_wrong_length_is_rejected_without_changes() {
         let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
         let (mut first, mut number) = (0x43, [1; 5]);
         let short = key.decrypt_in_place(&[0; 15], &mut first, &mut number[..4]);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
+    fn key_extracted_from_trait_object_is_same_key() {
         for suite in Suite::ALL {
             let ours = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
             let mut twin = HeaderKey::from_rustls(&ours).expect("ours");

@@ -93,7 +93,7 @@ mod tests {
     use crate::crypto::testing::Authority;
 
     #[test]
-    fn pem_and_der_of_one_identity_agree() {
+    fn pem_and_der_of_same_identity_agree() {
         let (chain, key) = Authority::new().issue_pem("localhost");
         let pem = Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
         let der = Identity::from_der(
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_certificate_or_key_is_named_in_error() {
         let (chain, key) = Authority::new().issue_pem("localhost");
         let swapped = Identity::from_pem(key.as_bytes(), chain.as_bytes()).unwrap_err();
         assert_eq!(

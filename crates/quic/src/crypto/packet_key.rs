@@ -148,7 +148,7 @@ mod tests {
     use rustls::quic::PacketKey as _;
 
     #[test]
-    fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
+    fn key_extracted_from_trait_object_is_same_key() {
         for suite in Suite::ALL {
             let ours = PacketKey::new(suite, &[3; 32][..suite.key_len()], [7; NONCE_LEN]);
             let mut twin = PacketKey::from_rustls(&ours).expect("ours");

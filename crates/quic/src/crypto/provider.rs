@@ -167,7 +167,7 @@ mod tests {
     use rustls::{NamedGroup, Side};
 
     #[test]
-    fn post_quantum_comes_first_and_can_be_switched_off() {
+    fn post_quantum_group_is_first_and_can_be_disabled() {
         let names = |algorithms: &Algorithms| {
             let provider = algorithms.provider().unwrap();
             provider
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suite_carries_our_packet_keys_and_limits() {
+    fn every_suite_uses_our_packet_keys_and_limits() {
         for suite in Suite::ALL {
             let quic = tls13(suite).quic.unwrap();
             assert_eq!(quic.aead_key_len(), suite.key_len());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_to_negotiate_is_refused() {
+    fn empty_algorithm_list_is_rejected() {
         let none = Algorithms::default().with_suites(&[]);
         assert!(matches!(none.provider(), Err(ConfigError::NoAlgorithm)));
     }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_believed_once() {
+    fn token_is_accepted_once() {
         let mut filter = ReplayFilter::new(100);
         assert!(filter.admit(&token(1, 10)));
         assert!(!filter.admit(&token(1, 10)));
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_start_may_distrust_the_past() {
+    fn tokens_issued_before_cutoff_are_rejected() {
         let mut filter = ReplayFilter::new(100).distrusting_until(50);
         assert!(!filter.admit(&token(1, 50)));
         assert!(filter.admit(&token(1, 51)));
     }
 
     #[test]
-    fn recent_tokens_stay_good_while_memory_turns_over() {
+    fn recent_tokens_are_accepted_while_old_ones_are_forgotten() {
         let mut filter = ReplayFilter::new(10);
         for n in 0..1000 {
             assert!(filter.admit(&token(n, n)), "token {n}");
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_twice_whatever_was_forgotten(uses in prop::collection::vec(0u64..40, 1..400)) {
+        fn no_token_is_accepted_twice_even_when_forgotten(uses in prop::collection::vec(0u64..40, 1..400)) {
             let mut filter = ReplayFilter::new(5);
             let mut believed = BTreeSet::new();
             for n in uses {

@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_restart_with_the_same_key_makes_the_same_token() {
+    fn same_reset_key_makes_same_token_after_restart() {
         let before = ResetKey::new(&[7; 32]).token(&[1, 2, 3, 4]);
         let after = ResetKey::new(&[7; 32]).token(&[1, 2, 3, 4]);
         assert_eq!(before, after);
     }
 
     #[test]
-    fn another_key_or_another_cid_makes_another_token() {
+    fn different_key_or_cid_makes_different_reset_token() {
         let key = ResetKey::new(&[7; 32]);
         assert_ne!(key.token(&[1, 2, 3, 4]), key.token(&[1, 2, 3, 5]));
         assert_ne!(

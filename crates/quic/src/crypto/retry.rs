@@ -64,7 +64,7 @@ mod tests {
     const SAMPLE: &str = "ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f0f2496ba";
 
     #[test]
-    fn the_sample_retry_of_appendix_a_is_genuine() {
+    fn retry_of_rfc9001_appendix_a_is_genuine() {
         let packet = hex(SAMPLE);
         let (rest, tag) = packet.split_last_chunk::<TAG_LEN>().unwrap();
         assert_eq!(retry_tag(&appendix_a_dcid(), rest), *tag);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn another_dcid_or_any_changed_byte_is_not() {
+    fn retry_with_other_dcid_or_changed_byte_is_rejected() {
         let packet = hex(SAMPLE);
         let other = ConnectionId::new(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         assert!(!retry_is_genuine(&other, &packet));

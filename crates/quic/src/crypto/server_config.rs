@@ -145,7 +145,7 @@ mod tests {
     use crate::crypto::testing::Authority;
 
     #[test]
-    fn a_key_that_is_not_the_certificates_is_refused() {
+    fn private_key_of_other_certificate_is_rejected() {
         let authority = Authority::new();
         let (chain, _) = authority.issue_pem("localhost");
         let (_, key) = authority.issue_pem("localhost");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_alpn_name_is_refused() {
+    fn empty_alpn_name_is_rejected() {
         let identity = Authority::new().issue("localhost");
         let error = ServerCrypto::new(identity).alpn([""]).build().unwrap_err();
         assert!(matches!(error, ConfigError::AlpnLength(0)), "{error}");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_taken_once() {
+    fn session_is_taken_once() {
         let store = ServerSessions::new(8);
         assert!(store.put(key(1), vec![9]));
         assert_eq!(store.take(&key(1)), Some(vec![9]));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_gives_way_and_is_counted() {
+    fn oldest_session_is_evicted_and_counted() {
         let store = ServerSessions::new(3);
         for n in 0..5 {
             store.put(key(n), vec![n as u8]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_sessions_leave_nothing_behind() {
+    fn taken_sessions_free_their_memory() {
         let store = ServerSessions::new(4);
         for n in 0..1000 {
             store.put(key(n), vec![0; 100]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_session_counts_once() {
+    fn replaced_session_is_counted_once() {
         let store = ServerSessions::new(4);
         store.put(key(1), vec![1; 10]);
         store.put(key(1), vec![2; 20]);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_zero_keeps_nothing() {
+    fn store_of_size_zero_keeps_nothing() {
         let store = ServerSessions::new(0);
         assert!(!store.can_cache());
         assert!(!store.put(key(1), vec![1]));

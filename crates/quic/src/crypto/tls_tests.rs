@@ -29,7 +29,7 @@ fn carries(from: &Direction, to: &Direction) -> bool {
 }
 
 #[test]
-fn a_handshake_agrees_on_everything() {
+fn handshake_agrees_on_keys_and_parameters() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
     converse(&mut client, &mut server).unwrap();
@@ -66,7 +66,7 @@ fn a_handshake_agrees_on_everything() {
 }
 
 #[test]
-fn keys_come_as_soon_as_they_are_of_use_and_not_before() {
+fn keys_become_available_when_needed() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
     server.hear(client.speak()).unwrap();
@@ -86,7 +86,7 @@ fn keys_come_as_soon_as_they_are_of_use_and_not_before() {
 }
 
 #[test]
-fn the_flights_of_a_handshake_in_order() {
+fn handshake_flights_are_in_order() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
     let mut log = Vec::new();
@@ -113,7 +113,7 @@ fn the_flights_of_a_handshake_in_order() {
 }
 
 #[test]
-fn a_post_quantum_hello_needs_two_datagrams_and_a_classical_one_does_not() {
+fn post_quantum_client_hello_needs_two_datagrams_and_x25519_one() {
     let hello = |algorithms: Algorithms| {
         let (client, server) = configs(&algorithms);
         pair(&client, &server).0.speak()[0].1.len()
@@ -123,7 +123,7 @@ fn a_post_quantum_hello_needs_two_datagrams_and_a_classical_one_does_not() {
 }
 
 #[test]
-fn a_hello_may_arrive_in_any_pieces() {
+fn client_hello_in_any_pieces_is_accepted() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
     for piece in client.speak()[0].1.chunks(97) {
@@ -136,7 +136,7 @@ fn a_hello_may_arrive_in_any_pieces() {
 }
 
 #[test]
-fn every_suite_protects_every_level() {
+fn every_suite_protects_every_encryption_level() {
     for suite in Suite::ALL {
         let (client, server) = configs(&Algorithms::default().with_suites(&[suite]));
         let (mut client, mut server) = pair(&client, &server);
@@ -155,7 +155,7 @@ fn every_suite_protects_every_level() {
 }
 
 #[test]
-fn a_key_exchange_the_client_did_not_guess_costs_a_round_trip() {
+fn unguessed_key_exchange_group_costs_a_round_trip() {
     let authority = Authority::new();
     let client = ClientCrypto::new(authority.roots()).build().unwrap();
     let server = ServerCrypto::new(authority.issue("localhost"))
@@ -172,7 +172,7 @@ fn a_key_exchange_the_client_did_not_guess_costs_a_round_trip() {
 }
 
 #[test]
-fn nothing_in_common_is_said_so() {
+fn handshake_without_common_algorithm_fails_with_reason() {
     let (client, _) = configs(&Algorithms::default().with_suites(&[Suite::Aes128Gcm]));
     let (_, server) = configs(&Algorithms::default().with_suites(&[Suite::ChaCha20Poly1305]));
     let (alert, reason) = failure(&client, &server);
@@ -180,7 +180,7 @@ fn nothing_in_common_is_said_so() {
 }
 
 #[test]
-fn an_application_protocol_is_needed_in_common() {
+fn handshake_without_common_alpn_fails() {
     let authority = Authority::new();
     let client = ClientCrypto::new(authority.roots()).alpn(["h3"]);
     let server = ServerCrypto::new(authority.issue("localhost")).alpn(["other"]);
@@ -190,7 +190,7 @@ fn an_application_protocol_is_needed_in_common() {
 }
 
 #[test]
-fn a_certificate_nobody_vouches_for_is_refused() {
+fn untrusted_certificate_is_rejected() {
     let (client, _) = configs(&Algorithms::default());
     let (_, server) = configs(&Algorithms::default());
     let (alert, reason) = failure(&client, &server);
@@ -199,7 +199,7 @@ fn a_certificate_nobody_vouches_for_is_refused() {
 }
 
 #[test]
-fn a_certificate_for_another_name_is_refused_with_both_names() {
+fn certificate_for_other_name_is_rejected_naming_both() {
     let authority = Authority::new();
     let client = ClientCrypto::new(authority.roots()).build().unwrap();
     let server = ServerCrypto::new(authority.issue("elsewhere.example"));
@@ -210,7 +210,7 @@ fn a_certificate_for_another_name_is_refused_with_both_names() {
 }
 
 #[test]
-fn an_expired_certificate_is_refused_by_the_clock_we_are_given() {
+fn expired_certificate_is_rejected_by_configured_clock() {
     #[derive(Debug)]
     struct Year9000;
     impl TimeProvider for Year9000 {
@@ -228,7 +228,7 @@ fn an_expired_certificate_is_refused_by_the_clock_we_are_given() {
 }
 
 #[test]
-fn who_asks_for_no_verification_gets_none() {
+fn disabled_verification_accepts_any_certificate() {
     let (_, server) = configs(&Algorithms::default());
     let client = ClientCrypto::dangerous_accept_any_certificate().alpn(["test"]);
     let (mut client, mut server) = pair(&client.build().unwrap(), &server);
@@ -236,7 +236,7 @@ fn who_asks_for_no_verification_gets_none() {
 }
 
 #[test]
-fn client_certificates_are_asked_for_checked_and_shown() {
+fn client_certificate_is_requested_verified_and_exposed() {
     let authority = Authority::new();
     let required = ClientAuth::Required(authority.roots());
     let server = |auth: &ClientAuth| {
@@ -280,7 +280,7 @@ fn acquainted(accept: bool) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
 }
 
 #[test]
-fn a_second_connection_sends_data_at_once() {
+fn resumed_connection_sends_early_data() {
     let (client, server) = acquainted(true);
     let (mut client, mut server) = pair(&client, &server);
     assert_eq!(
@@ -304,7 +304,7 @@ fn a_second_connection_sends_data_at_once() {
 }
 
 #[test]
-fn a_replayed_hello_is_not_given_its_early_data_again() {
+fn early_data_of_replayed_client_hello_is_rejected() {
     let (client, server) = acquainted(true);
     let (mut client, mut first) = pair(&client, &server);
     let hello = client.speak();
@@ -319,7 +319,7 @@ fn a_replayed_hello_is_not_given_its_early_data_again() {
 }
 
 #[test]
-fn refused_early_data_leaves_a_working_connection() {
+fn rejected_early_data_leaves_working_connection() {
     let (client, server) = acquainted(true);
     let (mut client, mut server) = pair(&client, &server);
     assert!(client.session.early_keys().is_some());
@@ -331,7 +331,7 @@ fn refused_early_data_leaves_a_working_connection() {
 }
 
 #[test]
-fn without_early_data_tickets_still_resume() {
+fn tickets_resume_without_early_data() {
     let (client, server) = acquainted(false);
     let (mut client, mut server) = pair(&client, &server);
     assert!(client.session.early_keys().is_none());
@@ -340,7 +340,7 @@ fn without_early_data_tickets_still_resume() {
 }
 
 #[test]
-fn crypto_data_at_the_wrong_level_is_a_violation() {
+fn crypto_data_at_wrong_level_is_protocol_violation() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
     let hello = client.speak();
@@ -367,7 +367,7 @@ impl ConcatBytes for Vec<(Level, Vec<u8>)> {
 }
 
 #[test]
-fn garbage_is_an_alert() {
+fn malformed_handshake_message_causes_alert() {
     let (client, server) = configs(&Algorithms::default());
     let (_, mut server) = pair(&client, &server);
     let error = server
@@ -379,7 +379,7 @@ fn garbage_is_an_alert() {
 }
 
 #[test]
-fn a_tls_key_update_is_forbidden() {
+fn tls_key_update_message_is_rejected() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
     converse(&mut client, &mut server).unwrap();
@@ -391,7 +391,7 @@ fn a_tls_key_update_is_forbidden() {
 }
 
 #[test]
-fn a_key_log_of_two_connections_holds_two_sets_of_secrets() {
+fn key_log_of_two_connections_has_two_sets_of_secrets() {
     type Secrets = BTreeMap<Vec<u8>, BTreeSet<String>>;
     #[derive(Debug, Default)]
     struct Collect(Mutex<Secrets>);
@@ -430,7 +430,7 @@ fn a_key_log_of_two_connections_holds_two_sets_of_secrets() {
 /// Settings that were built with rustls alone have packet keys which can't rest or
 /// seal in a train: an error that says so, no panic.
 #[test]
-fn settings_of_another_provider_are_refused() {
+fn tls_config_of_other_crypto_provider_is_rejected() {
     let authority = Authority::new();
     let (chain, key) = authority.issue_pem("localhost");
     let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap);

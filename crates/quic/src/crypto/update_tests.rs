@@ -55,7 +55,7 @@ fn exchange(a: &mut OneRttKeys, b: &mut OneRttKeys, pn: u32) {
 }
 
 #[test]
-fn an_update_needs_confirmation_then_an_acknowledgment_then_time() {
+fn key_update_needs_confirmation_then_acknowledgment_then_three_ptos() {
     let (mut a, mut b) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
     let now = Instant::ZERO;
     assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotConfirmed));
@@ -81,7 +81,7 @@ fn an_update_needs_confirmation_then_an_acknowledgment_then_time() {
 }
 
 #[test]
-fn the_phase_bit_follows_the_generation_and_the_header_key_does_not() {
+fn key_update_changes_phase_bit_and_keeps_header_key() {
     let (mut a, mut b) = confirmed();
     for generation in 0..5u32 {
         let packet = sealed(&mut a, 10 * generation);
@@ -96,7 +96,7 @@ fn the_phase_bit_follows_the_generation_and_the_header_key_does_not() {
 }
 
 #[test]
-fn keys_that_rested_follow_every_update() {
+fn released_ciphers_follow_every_key_update() {
     let (mut a, mut b) = confirmed();
     for generation in 0..5u32 {
         exchange(&mut a, &mut b, 10 * generation + 1);
@@ -124,7 +124,7 @@ fn warm(keys: &OneRttKeys) -> [bool; 4] {
 }
 
 #[test]
-fn the_first_packet_after_a_rest_makes_all_receive_keys_whatever_its_phase() {
+fn first_packet_after_release_creates_receive_ciphers_of_both_phases() {
     let (mut a, mut b) = confirmed();
     let forge = |mut packet: Vec<u8>| {
         *packet.last_mut().unwrap() ^= 1;
@@ -146,7 +146,7 @@ fn the_first_packet_after_a_rest_makes_all_receive_keys_whatever_its_phase() {
 }
 
 #[test]
-fn a_storm_of_forged_packets_makes_the_keys_once() {
+fn forged_packets_recreate_released_ciphers_once() {
     let (mut a, mut b) = confirmed();
     opens(&mut b, sealed(&mut a, 1));
     b.rest();
@@ -165,7 +165,7 @@ fn a_storm_of_forged_packets_makes_the_keys_once() {
 }
 
 #[test]
-fn late_packets_of_the_previous_keys_open_after_a_rest() {
+fn late_packet_of_previous_keys_opens_after_release() {
     let (mut a, mut b) = confirmed();
     let late = sealed(&mut a, 1);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -178,7 +178,7 @@ fn late_packets_of_the_previous_keys_open_after_a_rest() {
 }
 
 #[test]
-fn a_late_packet_opens_while_its_keys_are_kept() {
+fn late_packet_opens_while_previous_keys_are_kept() {
     let (mut a, mut b) = confirmed();
     let late: Vec<_> = (1..=3).map(|pn| sealed(&mut a, pn)).collect();
     a.initiate_update(Instant::ZERO).unwrap();
@@ -196,7 +196,7 @@ fn a_late_packet_opens_while_its_keys_are_kept() {
 }
 
 #[test]
-fn both_ends_may_start_the_same_update() {
+fn simultaneous_key_update_by_both_ends_works() {
     let (mut a, mut b) = confirmed();
     a.initiate_update(Instant::ZERO).unwrap();
     b.initiate_update(Instant::ZERO).unwrap();
@@ -206,7 +206,7 @@ fn both_ends_may_start_the_same_update() {
 }
 
 #[test]
-fn two_updates_without_confirmation_are_an_error() {
+fn second_key_update_before_confirmation_is_an_error() {
     let (mut a, mut b) = confirmed();
     a.initiate_update(Instant::ZERO).unwrap();
     opens(&mut b, sealed(&mut a, 1));
@@ -219,7 +219,7 @@ fn two_updates_without_confirmation_are_an_error() {
 }
 
 #[test]
-fn new_keys_below_a_packet_with_old_ones_are_an_error() {
+fn newer_keys_with_lower_packet_number_are_an_error() {
     let (mut a, mut b) = confirmed();
     opens(&mut b, sealed(&mut a, 10));
     a.initiate_update(Instant::ZERO).unwrap();
@@ -228,7 +228,7 @@ fn new_keys_below_a_packet_with_old_ones_are_an_error() {
 }
 
 #[test]
-fn the_same_if_the_packet_with_old_keys_comes_late() {
+fn late_packet_of_old_keys_above_newer_keys_is_an_error() {
     let (mut a, mut b) = confirmed();
     let old = sealed(&mut a, 6);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -239,7 +239,7 @@ fn the_same_if_the_packet_with_old_keys_comes_late() {
 }
 
 #[test]
-fn old_keys_above_a_packet_with_new_ones_open_nothing() {
+fn old_keys_with_higher_packet_number_do_not_open() {
     let (mut a, mut b) = confirmed();
     let misplaced = sealed(&mut a, 20);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -248,7 +248,7 @@ fn old_keys_above_a_packet_with_new_ones_open_nothing() {
 }
 
 #[test]
-fn acknowledging_new_keys_in_a_packet_with_old_ones_is_an_error() {
+fn ack_of_new_keys_under_old_keys_is_an_error() {
     let (mut a, mut b) = confirmed();
     sealed(&mut a, 1);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -261,7 +261,7 @@ fn acknowledging_new_keys_in_a_packet_with_old_ones_is_an_error() {
 }
 
 #[test]
-fn keys_update_themselves_before_they_wear_out() {
+fn keys_update_before_confidentiality_limit() {
     let (mut a, mut b) = confirmed();
     a.set_update_after(10);
     for pn in 1..=100 {
@@ -272,7 +272,7 @@ fn keys_update_themselves_before_they_wear_out() {
 }
 
 #[test]
-fn worn_out_keys_that_cannot_be_updated_stop_with_room_for_a_close() {
+fn keys_at_confidentiality_limit_keep_reserve_for_close() {
     let (mut a, _) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
     a.confidentiality_limit = CLOSING_RESERVE + 10;
     a.set_update_after(u64::MAX);
@@ -295,7 +295,7 @@ fn worn_out_keys_that_cannot_be_updated_stop_with_room_for_a_close() {
 }
 
 #[test]
-fn too_many_forgeries_end_the_connection() {
+fn forged_packets_over_integrity_limit_close_connection() {
     let (mut a, mut b) = confirmed();
     b.integrity_limit = 3;
     for pn in 0..3 {
@@ -312,7 +312,7 @@ fn too_many_forgeries_end_the_connection() {
 }
 
 #[test]
-fn a_forged_phase_bit_changes_nothing() {
+fn forged_key_phase_bit_changes_nothing() {
     let (mut a, mut b) = confirmed();
     let mut forged = sealed(&mut a, 1);
     forged[0] ^= KEY_PHASE;
@@ -324,7 +324,7 @@ fn a_forged_phase_bit_changes_nothing() {
 }
 
 #[test]
-fn chacha20_never_wears_out() {
+fn chacha20_has_no_confidentiality_limit() {
     let algorithms = Algorithms::default().with_suites(&[Suite::ChaCha20Poly1305]);
     let (client, server) = configs(&algorithms);
     let (mut a, mut b) = one_rtt_pair(&client, &server);
@@ -435,7 +435,7 @@ impl End {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn no_order_of_events_confuses_the_keys(steps in prop::collection::vec(step(), 1..300)) {
+    fn any_order_of_key_updates_keeps_packets_readable(steps in prop::collection::vec(step(), 1..300)) {
         let (a, b) = confirmed();
         let mut ends = [End::new(a), End::new(b)];
         for step in steps {

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_granted_a_quarter_at_a_time() {
+    fn stream_limit_is_raised_by_a_quarter_at_a_time() {
         let mut remote = RemoteStreams::new(8);
         remote.close();
         assert!(!remote.pending);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_told_once_per_limit() {
+    fn streams_blocked_is_sent_once_per_limit() {
         let mut local = LocalStreams::default();
         assert_eq!(local.open(), None);
         local.note_blocked();

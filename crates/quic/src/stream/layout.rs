@@ -70,7 +70,7 @@ mod tests {
 
     /// Whatever the sizes, a layout fits, and without a length it fits exactly.
     #[test]
-    fn every_layout_fits_and_an_open_one_fits_exactly() {
+    fn every_layout_fits_and_layout_without_length_fills_packet() {
         for (id, offset) in [(0, 0), (4, 70), (1 << 20, 1 << 40)] {
             let id = StreamId::from_wire(id);
             for room in 0..400 {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_fit_omits_the_length() {
+    fn stream_frame_of_exact_fit_omits_length() {
         let id = StreamId::from_wire(0);
         let open = layout_stream(id, 0, 98, 100);
         assert_eq!(open.map(|l| (l.len, l.with_length)), Some((98, false)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn control_room_holds_any_control_frame() {
+    fn control_reserve_holds_any_control_frame() {
         let id = StreamId::from_wire(VARINT_MAX);
         let largest = Frame::ResetStream {
             id,

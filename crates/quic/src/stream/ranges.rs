@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_coalesce_and_cuts_split() {
+    fn adjacent_ranges_merge_and_removal_splits() {
         let mut set = RangeSet::default();
         set.insert(Span::new(0, 10));
         set.insert(Span::new(20, 30));
@@ -247,7 +247,7 @@ mod tests {
     proptest! {
         /// The set agrees with a plain array of booleans after any history.
         #[test]
-        fn agrees_with_a_bitmap(ops in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..24), 0..64)) {
+        fn range_set_agrees_with_bitmap(ops in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..24), 0..64)) {
             let mut set = RangeSet::default();
             let mut bits = [false; 96];
             for (add, start, len) in ops {

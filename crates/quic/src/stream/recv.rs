@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_read_once_all_data_was() {
+    fn end_of_stream_is_read_once_after_all_data() {
         let mut half = half();
         let news = half.on_data(5, true, b"world", 100, 0).unwrap();
         assert_eq!((news.raised, news.readable), (10, false));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn final_size_rules() {
+    fn final_size_violations_are_errors() {
         let wrong = Some(Code::FINAL_SIZE_ERROR);
         let mut known = half();
         known.on_data(0, true, b"abc", 100, 0).unwrap();
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_rules() {
+    fn flow_control_violations_are_errors() {
         let over = Some(Code::FLOW_CONTROL_ERROR);
         assert_eq!(code(half().on_data(0, false, &[0; 1_001], 5_000, 0)), over);
         assert_eq!(code(half().on_data(0, false, &[0; 100], 99, 0)), over);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reset_leaves_unread_counts_as_consumed() {
+    fn unread_data_of_reset_stream_returns_credit() {
         let mut half = half();
         half.on_data(0, false, &[0; 100], 500, 0).unwrap();
         assert_eq!(half.read(&mut [0; 30]), Ok(Some(30)));
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn reset_behind_unread_data_is_told() {
+    fn reset_with_unread_data_is_reported() {
         let mut half = half();
         assert!(
             half.on_data(0, false, b"unread", 99, usize::MAX)
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_stream_only_counts() {
+    fn stopped_stream_discards_data_and_counts_credit() {
         let mut half = half();
         half.on_data(0, false, &[0; 100], 500, 0).unwrap();
         assert_eq!(half.stop(3), Some(100));
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_is_told_once_until_a_read_blocks() {
+    fn readable_event_is_sent_once_until_read_blocks() {
         let mut half = half();
         assert!(half.on_data(0, false, b"a", 9, 0).unwrap().readable);
         assert!(!half.on_data(1, false, b"b", 9, 0).unwrap().readable);

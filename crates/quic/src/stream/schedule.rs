@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn urgency_first_then_order_then_turns() {
+    fn schedule_is_by_urgency_then_order_then_round_robin() {
         let mut schedule = Schedule::default();
         assert_eq!(schedule.next(), None);
         for id in [8, 4, 0] {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn only_unusual_urgencies_take_memory() {
+    fn default_urgency_needs_no_allocation() {
         let mut schedule = Schedule::default();
         let id = StreamId::from_wire(0);
         schedule.insert(id, Priority::default());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_urgency_is_the_last() {
+    fn urgency_out_of_range_is_lowest() {
         let mut schedule = Schedule::default();
         let id = StreamId::from_wire(0);
         schedule.insert(id, priority(255, false));

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_without_credit_keeps_only_its_private_part() {
+    fn stream_without_credit_buffers_only_its_minimum() {
         let mut half = SendHalf::new(0);
         assert_eq!(half.allowance(&shared(BUDGET)), PRIVATE);
         half.write(&[0; PRIVATE as usize]);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_ahead_of_a_loss_counts_half_at_least() {
+    fn data_acknowledged_ahead_of_loss_counts_at_least_half() {
         let mut half = SendHalf::new(BUDGET);
         half.write(&[0; 100_000]);
         half.on_sent(0, 100_000);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_counts_what_is_acknowledged_behind_a_loss() {
+    fn progress_counts_data_acknowledged_behind_loss() {
         let mut half = SendHalf::new(60);
         half.write(&[0; 100]);
         half.on_sent(0, 50);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_budget_leaves_every_stream_its_private_part() {
+    fn full_send_budget_leaves_every_stream_its_minimum() {
         let mut half = SendHalf::new(BUDGET);
         assert_eq!(half.allowance(&shared(0)), PRIVATE);
         half.write(&[0; 10_000]);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_told_when_a_quarter_of_the_budget_is_free() {
+    fn writable_event_is_sent_when_a_quarter_of_budget_is_free() {
         let mut half = SendHalf::new(4 * BUDGET);
         half.write(&vec![0; BUDGET as usize]);
         assert!(!half.is_worth_writing(&shared(BUDGET / 4 - 1)));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_resets_with_the_code_of_the_peer() {
+    fn stop_sending_resets_stream_with_peers_code() {
         let mut half = SendHalf::new(BUDGET);
         half.write(b"abc");
         half.on_sent(0, 2);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_0rtt_stream_starts_over() {
+    fn stream_of_rejected_0rtt_starts_over() {
         let mut half = SendHalf::new(10);
         half.write(b"abc");
         half.buffer.finish();

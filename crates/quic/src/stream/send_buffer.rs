@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_reads_back_across_blocks() {
+    fn any_range_is_read_back_across_blocks() {
         let mut buffer = SendBuffer::new();
         buffer.write(&pattern(0, 70_000));
         buffer.write_chunk(Bytes::from(pattern(70_000, 10_000)));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledged_blocks_are_freed_and_the_rest_still_reads() {
+    fn acknowledged_blocks_are_freed_and_rest_is_readable() {
         let mut buffer = SendBuffer::new();
         buffer.write(&pattern(0, 3 * BLOCK));
         buffer.on_sent(0, 3 * BLOCK as u64);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_what_was_acknowledged_is_no_loss() {
+    fn loss_of_acknowledged_data_is_ignored() {
         let mut buffer = SendBuffer::new();
         buffer.write(&pattern(0, 100));
         buffer.finish();
@@ -406,7 +406,7 @@ mod tests {
     /// ACK frames go, then lets the others be declared lost: each costs the
     /// same, however many there are.
     #[test]
-    fn every_second_packet_acknowledged_costs_constant_work_each() {
+    fn acknowledging_every_second_packet_is_constant_work() {
         const PACKET: u64 = 1200;
         const PACKETS: u64 = 20_000;
         let mut buffer = SendBuffer::new();
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_end_goes_out_alone() {
+    fn fin_after_all_data_was_sent_is_sent_alone() {
         let mut buffer = SendBuffer::new();
         buffer.write(b"x");
         assert!(!buffer.on_sent(0, 1));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_writes_share_blocks() {
+    fn small_writes_share_blocks() {
         let mut buffer = SendBuffer::new();
         for _ in 0..100_000 {
             buffer.write(b"ab");

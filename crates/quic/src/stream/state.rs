@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_sending_table() {
+    fn send_state_transition_table() {
         use SendMove as M;
         use SendState as S;
         let table = [
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_receiving_table() {
+    fn receive_state_transition_table() {
         use RecvMove as M;
         use RecvState as S;
         let table = [

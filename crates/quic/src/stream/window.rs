@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_waits_for_an_eighth_of_the_window() {
+    fn max_data_is_due_after_an_eighth_of_window() {
         let mut window = Window::new(256 * KIB, MIB, Instant::ZERO);
         window.consume(32 * KIB - 1);
         assert!(!window.is_due());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_short_while_it_may_lack_the_newest_limit() {
+    fn peer_is_short_of_credit_until_latest_limit_is_acknowledged() {
         let mut window = Window::new(256 * KIB, 256 * KIB, Instant::ZERO);
         assert!(!window.is_short(256 * KIB), "it has all there is");
         window.consume(128 * KIB);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_peer_is_answered_if_there_is_more() {
+    fn blocked_peer_is_answered_if_limit_was_raised() {
         let mut window = Window::new(256 * KIB, 256 * KIB, Instant::ZERO);
         assert!(!window.answers(256 * KIB));
         window.consume(16 * KIB - 1);
@@ -214,7 +214,7 @@ mod tests {
 
     /// 1 Gbit/s × 100 ms: the sender uses each credit at once, one RTT per window.
     #[test]
-    fn a_fast_reader_gets_four_times_the_bandwidth_delay_product() {
+    fn window_of_fast_reader_grows_to_four_times_bandwidth_delay_product() {
         let rtt = Duration::from_millis(100);
         let mut window = Window::new(256 * KIB, 96 * MIB, Instant::ZERO);
         for step in 1..200 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_keeps_its_window_and_never_gets_more_than_it() {
+    fn window_of_slow_reader_does_not_grow() {
         let rtt = Duration::from_millis(20);
         let mut window = Window::new(256 * KIB, 48 * MIB, Instant::ZERO);
         for step in 1..500 {
@@ -244,7 +244,7 @@ mod tests {
 
     /// A peer may jump: the final size of a reset stream is consumed at once.
     #[test]
-    fn no_limit_is_beyond_the_largest_offset() {
+    fn limit_never_exceeds_largest_offset() {
         let mut window = Window::new(1 << 40, 1 << 40, Instant::ZERO);
         window.consume(VARINT_MAX - (1 << 40));
         assert_eq!(window.grant(at(1), Duration::ZERO), VARINT_MAX);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_stops_at_the_budget() {
+    fn window_growth_stops_at_budget() {
         let mut window = Window::new(256 * KIB, MIB, Instant::ZERO);
         for _ in 0..10 {
             window.consume(window.size());

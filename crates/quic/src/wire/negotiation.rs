@@ -59,7 +59,7 @@ mod tests {
     use crate::wire::header::{HeaderKind, PartialHeader};
 
     #[test]
-    fn a_probe_with_255_byte_connection_ids_is_answered() {
+    fn version_negotiation_echoes_255_byte_connection_ids() {
         let offered = [Version::reserved(7), Version::V1];
         let (client, server) = ([0xcc; 255], [0x55; 255]);
         let mut buffer = [0; 1200];
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_torn_list_is_no_version_negotiation() {
+    fn empty_or_truncated_version_list_is_rejected() {
         let mut buffer = [0; 100];
         let mut w = Writer::new(&mut buffer);
         encode(&mut w, 0, b"client", b"", &[]);

@@ -127,7 +127,7 @@ mod tests {
 
     /// The examples of RFC 9000 §A.2.
     #[test]
-    fn encoding_examples() {
+    fn encoding_matches_rfc_examples() {
         let acked = Some(0xab_e8b3);
         assert_eq!(
             TruncatedNumber::new(0xac_5c02, acked),
@@ -141,7 +141,7 @@ mod tests {
 
     /// A byte has to tell twice as many numbers apart as are unacknowledged.
     #[test]
-    fn lengths_change_where_half_the_window_is_full() {
+    fn encoded_length_grows_at_half_window() {
         for (unacked, len) in [
             (1, 1),
             (1 << 7, 1),
@@ -160,7 +160,7 @@ mod tests {
 
     /// The window is open below and closed above (RFC 9000 §A.3).
     #[test]
-    fn the_edges_of_the_window() {
+    fn decoding_at_window_edges() {
         let expected = 0x1080;
         for number in [expected - 0x7f, expected, expected + 0x80] {
             let truncated = TruncatedNumber::with_len(number, 1);
@@ -172,13 +172,13 @@ mod tests {
 
     /// The example of RFC 9000 §A.3.
     #[test]
-    fn decoding_example() {
+    fn decoding_matches_rfc_example() {
         let truncated = TruncatedNumber::with_len(0x9b32, 2);
         assert_eq!(truncated.recover(Some(0xa82f_30ea)), 0xa82f_9b32);
     }
 
     #[test]
-    fn recovery_stays_inside_the_number_space() {
+    fn recovered_number_stays_below_2_to_the_62() {
         // Nothing below zero, nothing above 2^62 - 1.
         assert_eq!(TruncatedNumber::with_len(0xff, 1).recover(None), 0xff);
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
         /// Whatever part of the unacknowledged packets the peer has seen, it
         /// recovers the number we sent.
         #[test]
-        fn any_receiver_recovers_the_number(
+        fn every_receiver_recovers_full_number(
             acked in prop::option::of(0..1_u64 << 61),
             ahead in 1..1_u64 << 31,
             seen in any::<prop::sample::Index>(),
@@ -214,7 +214,7 @@ mod tests {
         }
 
         #[test]
-        fn recovery_never_leaves_the_varint_range(
+        fn recovered_number_always_fits_varint(
             value: u32, len in 1_usize..=4, largest in prop::option::of(0..=VARINT_MAX),
         ) {
             let number = TruncatedNumber::with_len(u64::from(value), len).recover(largest);

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_order_numbers_are_one_range() {
+    fn consecutive_numbers_form_one_range() {
         let mut set = RangeSet::new(4);
         for number in 0..1000 {
             assert!(set.insert(number));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_ranges_go_and_stay_duplicates() {
+    fn lowest_ranges_are_dropped_and_remain_duplicates() {
         let mut set = RangeSet::new(2);
         for number in [10, 20, 30] {
             assert!(set.insert(number));
@@ -343,7 +343,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(ops in vec(any_op(), 1..80), max_ranges in 1_usize..8) {
+        fn range_set_agrees_with_btree_set(ops in vec(any_op(), 1..80), max_ranges in 1_usize..8) {
             let mut set = RangeSet::new(max_ranges);
             let mut model = Model::default();
             for op in ops {

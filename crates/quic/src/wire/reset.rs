@@ -58,7 +58,7 @@ mod tests {
     use crate::wire::header::{HeaderKind, PartialHeader};
 
     #[test]
-    fn looks_like_a_short_header_and_ends_in_the_token() {
+    fn reset_looks_like_short_header_and_ends_with_token() {
         let token = ResetToken([7; TOKEN_LEN]);
         for fill in [0x00, 0xff] {
             let mut buffer = [0; 64];
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn two_resetting_endpoints_fall_silent() {
+    fn reset_answered_by_reset_shrinks_until_silence() {
         let mut received = 1500;
         let mut answers = 0;
         while let Some(answer) = size(received) {

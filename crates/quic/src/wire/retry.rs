@@ -64,7 +64,7 @@ mod tests {
     use crate::wire::header::{HeaderError, HeaderKind, PartialHeader};
 
     #[test]
-    fn token_and_tag_are_told_apart() {
+    fn retry_splits_token_and_tag() {
         let retry = Retry {
             version: Version::V1,
             dcid: ConnectionId::new(b"client").unwrap(),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_for_a_tag() {
+    fn retry_too_short_for_tag_is_rejected() {
         let packet = [&[0xf0, 0, 0, 0, 1, 0, 0][..], &[0; TAG_LEN - 1]].concat();
         assert_eq!(
             PartialHeader::parse(&packet, 0).unwrap_err(),

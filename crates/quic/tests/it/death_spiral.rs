@@ -49,7 +49,7 @@ fn rows() -> Vec<(String, Spiral)> {
 }
 
 #[test]
-fn every_controller_recovers_at_once() {
+fn every_controller_recovers_from_death_spiral() {
     let (rows, seeds) = (rows(), seeds(SEEDS));
     let cases: Vec<Spiral> = rows
         .iter()
@@ -90,7 +90,7 @@ fn every_controller_recovers_at_once() {
 
 /// Threads change nothing: the same seed is the same run.
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn same_seed_gives_same_run() {
     let (_, spiral) = &rows()[5];
     let cases = vec![spiral.clone(); 2];
     let runs = run_all(&cases, Spiral::run);

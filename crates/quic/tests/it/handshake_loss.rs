@@ -28,7 +28,7 @@ fn handshake(setup: &Setup, seed: u64) -> Option<Duration> {
 }
 
 #[test]
-fn thirty_percent_loss_both_ways() {
+fn handshake_completes_under_30_percent_loss_both_ways() {
     let seeds = std::env::var("HANDSHAKES")
         .ok()
         .and_then(|n| n.parse().ok());

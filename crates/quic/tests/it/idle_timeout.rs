@@ -42,7 +42,7 @@ fn silence_until_the_end(world: &mut World) -> Duration {
 
 /// A timeout shorter than three PTOs would leave no time for a probe.
 #[test]
-fn silence_is_called_one_after_three_ptos_at_the_earliest() {
+fn idle_timeout_is_at_least_three_ptos() {
     let mut world = far_apart();
     let now = world.now;
     let rtt = world.client.connection().stats(now).min_rtt;
@@ -56,7 +56,7 @@ fn silence_is_called_one_after_three_ptos_at_the_earliest() {
 /// The wait for three PTOs is of one silence. On a better path the agreed
 /// timeout holds again.
 #[test]
-fn a_longer_wait_is_not_kept() {
+fn extended_idle_timeout_shrinks_again_on_a_better_path() {
     let mut world = far_apart();
     // Longer than agreed, shorter than three PTOs.
     world.filter = Some(Box::new(|_, _| false));

@@ -59,7 +59,7 @@ fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
 
 /// The bug that this project began with.
 #[test]
-fn idle_from_last_send_dies_in_the_spiral() {
+fn idle_from_last_send_specimen_stalls_in_death_spiral() {
     for clock in [Clock::Data, Clock::Flow] {
         let (seeds, late, pinned) = spirals(Some(Specimen::IdleFromLastSend), clock);
         assert!(
@@ -77,7 +77,7 @@ fn idle_from_last_send_dies_in_the_spiral() {
 }
 
 #[test]
-fn epoch_clamped_to_now_dies_in_it_too() {
+fn epoch_clamped_to_now_specimen_stalls_in_death_spiral() {
     let (seeds, late, pinned) = spirals(Some(Specimen::EpochClampedToNow), Clock::Data);
     assert!(
         late as u64 * 4 >= seeds,
@@ -95,7 +95,7 @@ fn goodput(specimen: Option<Specimen>) -> f64 {
 }
 
 #[test]
-fn tokenbucket_startup_falls_below_a_megabit() {
+fn tokenbucket_startup_specimen_falls_below_a_megabit() {
     let wrong = goodput(Some(Specimen::TokenbucketStartup));
     assert!(wrong < 1.0, "{wrong:.2} Mbit/s");
     let right = goodput(None);
@@ -105,7 +105,7 @@ fn tokenbucket_startup_falls_below_a_megabit() {
 /// The world panics when its clock stands still while there is work: that is
 /// what a processor at 100 % looks like in virtual time.
 #[test]
-fn pacer_spin_keeps_the_processor_busy() {
+fn pacer_spin_specimen_wakes_without_end() {
     let run = |specimen| {
         let run = move || {
             let mut world = world(specimen, "rate=10M delay=15ms queue=25", 1);
@@ -123,7 +123,7 @@ fn pacer_spin_keeps_the_processor_busy() {
 /// The server's flight is lost and its credit used up, the client has nothing
 /// in flight: only its timer can go on (RFC 9002 §6.2.2.1).
 #[test]
-fn pto_unarmed_lets_handshakes_die() {
+fn pto_unarmed_specimen_fails_handshakes() {
     let completes = |specimen| {
         let mut setup = Setup::new();
         setup.client.specimen = specimen;
@@ -164,7 +164,7 @@ fn moved(mut world: World, bulk: impl FnOnce(&mut World)) -> World {
 /// Packets the server calls lost within two round trips of the client's move,
 /// of the 137 on their way.
 #[test]
-fn retransmit_all_sends_again_what_is_on_its_way() {
+fn retransmit_all_specimen_resends_data_in_flight() {
     let lost = |specimen| {
         let world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
         let mut bulk = None;
@@ -185,7 +185,7 @@ fn retransmit_all_sends_again_what_is_on_its_way() {
 
 /// A client uploads, and moves: its probes go out before an answer can come.
 #[test]
-fn migration_rtt_reset_probes_at_once() {
+fn migration_rtt_reset_specimen_sends_probe_at_once() {
     let probes = |specimen| {
         let mut setup = Setup::new();
         setup.client.specimen = specimen;
@@ -210,7 +210,7 @@ fn migration_rtt_reset_probes_at_once() {
 /// The books no longer balance: what the ledger holds is not what the paths
 /// count, and no timer is armed for it.
 #[test]
-fn bif_desync_breaks_the_conservation_of_bytes_in_flight() {
+fn bif_desync_specimen_breaks_bytes_in_flight() {
     let balances = |specimen| {
         let world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
         let mut world = moved(world, |world| {

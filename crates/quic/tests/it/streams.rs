@@ -97,7 +97,7 @@ fn requests(total: u64, parallel: u64) -> Cost {
 }
 
 #[test]
-fn a_stream_costs_the_same_among_a_hundred_thousand() {
+fn cost_per_stream_is_constant_up_to_100000_streams() {
     let (few, many) = (requests(1_000, 1_000), requests(100_000, 65_535));
     for (cost, total, parallel) in [(&few, 1_000, 1_000), (&many, 100_000, 65_535)] {
         // A hundred requests or answers a datagram are few: each takes a dozen bytes.

@@ -1,6 +1,6 @@
 //! Two ends of a connection, joined by a channel in memory.
 
-mod credit;
+mod flow_control;
 mod limits;
 mod memory;
 mod sharing;

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_identifiers_are_varints_and_ours_are_not_reserved() {
+    fn reserved_identifiers_are_varints_and_exclude_known_ones() {
         for random in [0, 1, u64::MAX, VARINT_MAX / 31, (VARINT_MAX - 27) / 31] {
             let id = reserved(random);
             assert!(id <= VARINT_MAX && id % 31 == 27);

@@ -19,7 +19,7 @@
 //! }
 //!
 //! #[test]
-//! fn a_turnstile_lets_nobody_through_unpaid() {
+//! fn turnstile_never_opens_unpaid() {
 //!     explore("turnstile", Turnstile::new(), Bounds::to_depth(8)).expect_clean();
 //! }
 //! ```

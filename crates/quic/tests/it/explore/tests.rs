@@ -76,7 +76,7 @@ fn shortest(what: &str) -> Box<Finding<Step>> {
 }
 
 #[test]
-fn a_violation_is_found_by_the_shortest_sequence() {
+fn violation_is_found_by_shortest_sequence() {
     let found = explore("counter", Counter::up_to(2), Bounds::to_depth(9));
     assert_eq!(found, Err(shortest("3 is too much")));
     let found = explore_by_replay("counter", || Counter::up_to(2), to_depth(9));
@@ -88,7 +88,7 @@ fn a_violation_is_found_by_the_shortest_sequence() {
 }
 
 #[test]
-fn a_panic_is_a_finding() {
+fn panic_is_reported_as_finding() {
     let start = Counter {
         panics: true,
         ..Counter::up_to(2)
@@ -98,7 +98,7 @@ fn a_panic_is_a_finding() {
 }
 
 #[test]
-fn a_violation_beyond_the_depth_is_not_reached() {
+fn violation_beyond_depth_is_not_reached() {
     let report = explore("counter", Counter::up_to(2), to_depth(2)).expect_clean();
     assert_eq!((report.depth, report.states, report.alphabet), (2, 3, 3));
     assert_eq!(report.transitions, 6, "two states with three events each");
@@ -106,7 +106,7 @@ fn a_violation_beyond_the_depth_is_not_reached() {
 }
 
 #[test]
-fn replaying_and_cloning_cover_the_same() {
+fn replaying_and_cloning_cover_same_states() {
     let cloned = explore("counter", Counter::up_to(200), to_depth(50)).expect_clean();
     let start = || Counter::up_to(200);
     let replayed = explore_by_replay("counter", start, to_depth(50)).expect_clean();
@@ -115,7 +115,7 @@ fn replaying_and_cloning_cover_the_same() {
 }
 
 #[test]
-fn the_bound_on_states_ends_the_walk() {
+fn state_limit_ends_exploration() {
     let bounds = to_depth(50).with_states(10);
     let report = explore("counter", Counter::up_to(200), bounds).expect_clean();
     assert!(report.cut && report.states == 10, "{report}");
@@ -146,7 +146,7 @@ impl World for Ring {
 }
 
 #[test]
-fn a_world_that_repeats_is_explored_to_the_end() {
+fn repeating_world_is_explored_completely() {
     let report = explore("ring", Ring(0), to_depth(100)).expect_clean();
     assert!(report.exhausted, "{report}");
     assert_eq!((report.states, report.transitions), (5, 5));

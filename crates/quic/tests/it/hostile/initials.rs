@@ -15,7 +15,7 @@ use clearway_quic::wire::header::{LongHeader, LongKind, OpenHeader};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
 use crate::common::{Setup, UNIX_ORIGIN, World};
-use crate::hostile::duel::{LINK, bytes, first_flight, weighed};
+use crate::hostile::pair::{LINK, bytes, first_flight, weighed};
 
 /// A client's Initial packet in a datagram of 1,200 bytes.
 pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u8]) -> Vec<u8> {
@@ -61,7 +61,7 @@ fn handshakes(world: &World) -> usize {
 }
 
 #[test]
-fn initials_without_crypto_data_are_dropped_without_state() {
+fn initial_without_crypto_data_is_dropped_without_state() {
     let mut world = weighed(Setup::new(), LINK, Role::Server);
     // PING, PADDING alone, an ACK, an empty CRYPTO frame.
     let empty = crypto(0, b"");
@@ -80,7 +80,7 @@ fn initials_without_crypto_data_are_dropped_without_state() {
 /// One byte of a ClientHello and then a PING now and then, each from a client that
 /// never goes on.
 #[test]
-fn a_client_hello_that_never_ends_is_given_up() {
+fn endless_client_hello_closes_connection() {
     let mut world = weighed(Setup::new(), LINK, Role::Server);
     let from: SocketAddr = ([10, 9, 0, 1], 4000).into();
     let total = 40;
@@ -101,7 +101,7 @@ fn a_client_hello_that_never_ends_is_given_up() {
 /// A server that shares its secret with others meets tokens of theirs, which name
 /// connection IDs that clients of its own may be using.
 #[test]
-fn a_retry_token_for_a_connection_id_in_use_unhooks_nobody() {
+fn retry_token_for_cid_in_use_does_not_change_routes() {
     let mut world = weighed(Setup::new(), LINK, Role::Server);
     let flight = first_flight(&mut world);
     assert_eq!(flight.len(), 2, "a ClientHello in two datagrams");

@@ -17,7 +17,7 @@ use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
 use crate::common::setup::identity;
 use crate::common::{Setup, World};
-use crate::hostile::duel::{Duel, LINK, bytes, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, weighed};
 
 /// Largest UDP payload there is.
 const MAX_DATAGRAM: usize = 65_527;
@@ -217,32 +217,32 @@ fn retry_after_discarded_retry_is_accepted() {
 fn new_token_too_large_for_initial_is_not_remembered() {
     let around = NEW_TOKEN_LIMIT - 2..=NEW_TOKEN_LIMIT + 2;
     for token_len in around.chain([1, 1000, 1100, 1170, 1200, 16_383, 16_384, 60_000]) {
-        let mut duel = Duel::with(Role::Server, |setup| setup.cid_len = 20);
-        let sessions = duel.world.setup.sessions.clone();
+        let mut pair = HostilePair::with(Role::Server, |setup| setup.cid_len = 20);
+        let sessions = pair.world.setup.sessions.clone();
         let name = "localhost".try_into().expect("a name");
         while sessions.take_token(&name).is_some() {}
         let token = vec![0xa5; token_len];
-        duel.say(&bytes(&Frame::NewToken(&token)));
-        let now = duel.world.now;
+        pair.say(&bytes(&Frame::NewToken(&token)));
+        let now = pair.world.now;
         let usable = token_len <= NEW_TOKEN_LIMIT;
-        let counters = duel.victim().stats(now).counters;
+        let counters = pair.victim().stats(now).counters;
         assert_eq!(counters.oversized_tokens, u64::from(!usable), "{token_len}");
-        duel.victim().close(now, 0, b"");
-        duel.world.run_for(Duration::from_secs(10));
-        duel.world.client.connections.clear();
-        duel.world.server.connections.clear();
+        pair.victim().close(now, 0, b"");
+        pair.world.run_for(Duration::from_secs(10));
+        pair.world.client.connections.clear();
+        pair.world.server.connections.clear();
 
-        let flight = first_flight(&mut duel.world);
+        let flight = first_flight(&mut pair.world);
         let (dcid, _) = cids(&flight[0].data);
         let (sent, crypto) = opened(flight[0].data.clone(), &dcid);
         assert_eq!(sent, if usable { token } else { Vec::new() });
         assert!(!crypto.is_empty(), "room for the ClientHello");
         for packet in flight {
-            duel.world.deliver(Direction::Up, packet);
+            pair.world.deliver(Direction::Up, packet);
         }
-        duel.world.run_for(Duration::from_secs(1));
-        assert!(duel.world.client.connection().is_confirmed());
-        assert!(duel.world.client.connection().resumed(), "{token_len}");
+        pair.world.run_for(Duration::from_secs(1));
+        assert!(pair.world.client.connection().is_confirmed());
+        assert!(pair.world.client.connection().resumed(), "{token_len}");
     }
 }
 

@@ -14,7 +14,7 @@ use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
 
 use crate::common::{Setup, UNIX_ORIGIN, World};
-use crate::hostile::duel::{LINK, weighed};
+use crate::hostile::pair::{LINK, weighed};
 
 type Caught = Arc<Mutex<Vec<Packet>>>;
 
@@ -49,7 +49,7 @@ fn remembered() -> World {
 }
 
 #[test]
-fn early_data_sent_again() {
+fn replayed_early_data_is_rejected() {
     let mut world = remembered();
     let caught = record(&mut world, true);
     world.connect();
@@ -112,7 +112,7 @@ fn answer_to_retry() -> (World, Vec<Packet>) {
 }
 
 #[test]
-fn a_retry_token_from_another_address() {
+fn retry_token_from_other_address_is_rejected() {
     let (mut world, answer) = answer_to_retry();
     for mut packet in answer {
         packet.src = "10.7.7.7:7777".parse().expect("an address");
@@ -124,7 +124,7 @@ fn a_retry_token_from_another_address() {
 
 /// The client is told so, if it is the client: its address changed.
 #[test]
-fn a_retry_token_that_expired() {
+fn expired_retry_token_is_invalid_token() {
     let (mut world, answer) = answer_to_retry();
     world.now += Duration::from_secs(20);
     for packet in answer {
@@ -138,7 +138,7 @@ fn a_retry_token_that_expired() {
 }
 
 #[test]
-fn a_forged_token_counts_as_none() {
+fn forged_token_is_treated_as_absent() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     setup.sessions.put_token(&server_name(), vec![0x4e; 70]);
@@ -182,7 +182,7 @@ fn is_asked(token: &[u8], times: u64) -> bool {
 }
 
 #[test]
-fn tokens_of_another_key_another_address_or_long_ago() {
+fn invalid_address_tokens_get_retry() {
     let (ours, here) = ([7; 32], [10, 0, 0, 1]);
     let genuine = address_token(ours, UNIX_ORIGIN, here);
     assert!(!is_asked(&genuine, 1), "a genuine one");
@@ -200,7 +200,7 @@ fn tokens_of_another_key_another_address_or_long_ago() {
 /// A genuine Retry token that is sent to another connection ID than the Retry named
 /// (RFC 9000 §8.1.2): the attempt ends, as with any Retry token that is wrong.
 #[test]
-fn retry_token_sent_to_another_connection_id_is_refused() {
+fn retry_token_for_other_cid_is_invalid_token() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let sessions = setup.sessions.clone();

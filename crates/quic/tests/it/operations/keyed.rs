@@ -291,7 +291,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_peer_with_keys_cannot_panic_or_exhaust_the_victim(
+    fn peer_with_keys_cannot_panic_or_exhaust_victim(
         seed in any::<u32>(),
         hostile in prop::sample::select(vec![Role::Client, Role::Server]),
         established in prop::bool::weighted(0.8),

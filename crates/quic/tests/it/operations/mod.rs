@@ -25,7 +25,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_two_applications_and_the_network_do(seed in any::<u32>(), ops in ops()) {
+    fn random_operations_keep_invariants_and_deliver_content(seed in any::<u32>(), ops in ops()) {
         let mut model = Model::new(u64::from(seed));
         for op in &ops {
             model.apply(op);

@@ -274,7 +274,7 @@ impl World for Ids {
 }
 
 #[test]
-fn honest_ends_never_disagree_about_connection_ids() {
+fn honest_ends_agree_about_connection_ids() {
     let depth = if cfg!(debug_assertions) { 9 } else { 10 };
     explore_by_replay("connection IDs", Ids::new, Bounds::to_depth(depth)).expect_clean();
 }

@@ -369,12 +369,12 @@ fn depth() -> Bounds {
 }
 
 #[test]
-fn no_order_of_datagrams_breaks_a_handshake() {
+fn any_order_of_datagrams_completes_handshake() {
     explore_by_replay("handshake", || Handshake::new(false, false), depth()).expect_clean();
 }
 
 #[test]
-fn no_order_of_datagrams_breaks_a_handshake_with_retry() {
+fn any_order_of_datagrams_completes_handshake_with_retry() {
     explore_by_replay(
         "handshake with Retry",
         || Handshake::new(true, false),
@@ -384,7 +384,7 @@ fn no_order_of_datagrams_breaks_a_handshake_with_retry() {
 }
 
 #[test]
-fn no_order_of_datagrams_breaks_a_resumption_with_early_data() {
+fn any_order_of_datagrams_completes_resumption_with_early_data() {
     let bounds = depth();
     let bounds = Bounds {
         depth: bounds.depth - 1,

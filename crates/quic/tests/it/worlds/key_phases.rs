@@ -418,11 +418,11 @@ fn walk(name: &str, worn: bool, depth: usize) {
 }
 
 #[test]
-fn honest_ends_survive_every_order_of_key_updates() {
+fn any_order_of_key_updates_between_honest_ends_works() {
     walk("key phases", false, 7);
 }
 
 #[test]
-fn honest_ends_survive_every_order_of_key_updates_that_their_limits_force() {
+fn any_order_of_forced_key_updates_between_honest_ends_works() {
     walk("key phases that wear out", true, 8);
 }

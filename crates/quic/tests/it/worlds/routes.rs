@@ -487,7 +487,7 @@ impl World for Routes {
 }
 
 #[test]
-fn every_route_leads_to_its_owner_or_nowhere() {
+fn every_route_leads_to_its_connection_or_is_absent() {
     let setup = Setup::new();
     let depth = if cfg!(debug_assertions) { 5 } else { 6 };
     explore_by_replay("routes", || Routes::new(&setup), Bounds::to_depth(depth)).expect_clean();

@@ -74,20 +74,20 @@ fn content(from: u64, to: u64) -> Vec<u8> {
 }
 
 #[test]
-fn honest_ends_deliver_and_retire_a_stream_whatever_is_lost() {
+fn stream_between_honest_ends_is_delivered_and_retired_despite_loss() {
     let bounds = Bounds::to_depth(if cfg!(debug_assertions) { 8 } else { 9 });
     explore_by_replay("a stream", honest::Pair::new, bounds).expect_clean();
 }
 
 #[test]
-fn any_frames_of_a_hostile_peer_move_the_halves_as_the_rfc_says() {
+fn any_frames_of_hostile_peer_change_stream_states_as_in_rfc() {
     let bounds = Bounds::to_depth(if cfg!(debug_assertions) { 5 } else { 6 });
     let start = || hostile::Victim::new(hostile::Limits::Open);
     explore_by_replay("a stream of a hostile peer", start, bounds).expect_clean();
 }
 
 #[test]
-fn any_frames_of_a_hostile_peer_that_grants_little_move_the_halves_as_the_rfc_says() {
+fn any_frames_of_hostile_peer_with_little_credit_change_stream_states_as_in_rfc() {
     let bounds = Bounds::to_depth(if cfg!(debug_assertions) { 5 } else { 6 });
     let start = || hostile::Victim::new(hostile::Limits::Tight);
     explore_by_replay(

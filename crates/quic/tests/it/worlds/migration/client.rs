@@ -10,7 +10,7 @@ use clearway_quic::wire::Frame;
 use super::victim::{Victim, address};
 use crate::common::Setup;
 use crate::explore::World;
-use crate::hostile::duel::bytes;
+use crate::hostile::pair::bytes;
 
 const PING: &[u8] = &[0x01];
 

@@ -17,7 +17,7 @@ use clearway_quic::{Instant, Role};
 
 use crate::common::{Setup, World, path};
 use crate::explore::fingerprint_of;
-use crate::hostile::duel::bytes;
+use crate::hostile::pair::bytes;
 
 /// Steps without an end mean a busy loop.
 const MAX_STEPS: usize = 1000;

@@ -20,7 +20,7 @@ pub(crate) const LINK: &str = "rate=100M delay=5ms";
 /// Room for any payload a test writes.
 const ROOM: usize = 60_000;
 
-/// Memory that a victim may hold at any time of a duel that names no bound of
+/// Memory that a victim may hold at any time of a pair that names no bound of
 /// its own: far below the receive budget, which no test here spends.
 pub(crate) const IDLE_MEMORY: usize = 512 << 10;
 
@@ -85,7 +85,7 @@ impl Observer for Numbers {
     }
 }
 
-/// A world whose `victim` is weighed like that of a duel, for attacks by datagrams
+/// A world whose `victim` is weighed like that of a pair, for attacks by datagrams
 /// that need no keys.
 pub(crate) fn weighed(setup: Setup, spec: &str, victim: Role) -> World {
     let mut world = World::new(setup, path(spec, 1), 1);
@@ -111,29 +111,29 @@ pub(crate) fn first_flight(world: &mut World) -> Vec<Packet> {
 ///
 /// The victim's memory is weighed after every step and must stay within a bound,
 /// [`IDLE_MEMORY`] unless the test names another. Each close that the victim
-/// pronounces must be asserted to the letter, with [`Duel::closed_with`]. Both
-/// hold for every duel: they are checked where it ends.
-pub(crate) struct Duel {
+/// pronounces must be asserted to the letter, with [`HostilePair::closed_with`]. Both
+/// hold for every pair: they are checked where it ends.
+pub(crate) struct HostilePair {
     pub(crate) world: World,
     hostile: Role,
     /// The victim's close has been compared with what the test expects.
     heard: bool,
 }
 
-impl Duel {
+impl HostilePair {
     /// After the handshake, with everything said that honest ends say.
     pub(crate) fn new(hostile: Role) -> Self {
         Self::with(hostile, |_| {})
     }
 
     pub(crate) fn with(hostile: Role, change: impl FnOnce(&mut Setup)) -> Self {
-        let mut duel = Self::begun(hostile, change);
-        let done = duel.world.run_until(Duration::from_secs(10), |world| {
+        let mut pair = Self::begun(hostile, change);
+        let done = pair.world.run_until(Duration::from_secs(10), |world| {
             world.client.connection().is_confirmed() && !world.server.connections.is_empty()
         });
         assert!(done, "no handshake");
-        duel.world.run_for(Duration::from_secs(1));
-        duel
+        pair.world.run_for(Duration::from_secs(1));
+        pair
     }
 
     /// The client's first flight is on its way; nothing has arrived.
@@ -161,7 +161,7 @@ impl Duel {
     }
 
     fn meter(&mut self) -> &mut Meter {
-        self.world.meter.as_mut().expect("made with the duel")
+        self.world.meter.as_mut().expect("made with the pair")
     }
 
     pub(crate) fn hostile(&mut self) -> &mut Connection {
@@ -276,7 +276,7 @@ impl Duel {
     }
 }
 
-impl Drop for Duel {
+impl Drop for HostilePair {
     fn drop(&mut self) {
         if !std::thread::panicking() && !self.heard {
             let said = match self.victim().error() {

@@ -7,7 +7,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::Frame;
 use clearway_quic::wire::frame::kind;
 
-use crate::hostile::duel::{Duel, bytes, client_bidi, fields};
+use crate::hostile::pair::{HostilePair, bytes, client_bidi, fields};
 
 fn stream(id: StreamId, offset: u64, fin: bool, data: &[u8]) -> Vec<u8> {
     bytes(&Frame::Stream {
@@ -19,13 +19,13 @@ fn stream(id: StreamId, offset: u64, fin: bool, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn more_than_the_stream_window() {
-    let mut duel = Duel::new(Role::Client);
+fn data_over_stream_limit_is_flow_control_error() {
+    let mut pair = HostilePair::new(Role::Client);
     let window = Config::default().streams.stream_window;
-    duel.say(&stream(client_bidi(0), window - 1, false, b"x"));
-    assert_eq!(duel.victim().error(), None, "the last byte allowed");
-    duel.say(&stream(client_bidi(0), window, false, b"x"));
-    duel.closed_with(
+    pair.say(&stream(client_bidi(0), window - 1, false, b"x"));
+    assert_eq!(pair.victim().error(), None, "the last byte allowed");
+    pair.say(&stream(client_bidi(0), window, false, b"x"));
+    pair.closed_with(
         Code::FLOW_CONTROL_ERROR,
         kind::STREAM,
         "more stream data than MAX_STREAM_DATA",
@@ -33,16 +33,16 @@ fn more_than_the_stream_window() {
 }
 
 #[test]
-fn more_than_the_connection_window_over_many_streams() {
-    let mut duel = Duel::new(Role::Client);
+fn data_over_connection_limit_is_flow_control_error() {
+    let mut pair = HostilePair::new(Role::Client);
     let streams = Config::default().streams;
     let each = streams.stream_window;
     for i in 0..streams.connection_window / each {
-        duel.say(&stream(client_bidi(i), each - 1, false, b"x"));
-        assert_eq!(duel.victim().error(), None);
+        pair.say(&stream(client_bidi(i), each - 1, false, b"x"));
+        assert_eq!(pair.victim().error(), None);
     }
-    duel.say(&stream(client_bidi(50), 0, false, b"x"));
-    duel.closed_with(
+    pair.say(&stream(client_bidi(50), 0, false, b"x"));
+    pair.closed_with(
         Code::FLOW_CONTROL_ERROR,
         kind::STREAM,
         "more data than MAX_DATA",
@@ -50,11 +50,11 @@ fn more_than_the_connection_window_over_many_streams() {
 }
 
 #[test]
-fn reset_with_a_final_size_beyond_the_credit() {
-    let mut duel = Duel::new(Role::Client);
+fn reset_with_final_size_over_limit_is_flow_control_error() {
+    let mut pair = HostilePair::new(Role::Client);
     let window = Config::default().streams.stream_window;
-    duel.say(&fields(&[kind::RESET_STREAM, 0, 1, window + 1]));
-    duel.closed_with(
+    pair.say(&fields(&[kind::RESET_STREAM, 0, 1, window + 1]));
+    pair.closed_with(
         Code::FLOW_CONTROL_ERROR,
         kind::RESET_STREAM,
         "more stream data than MAX_STREAM_DATA",
@@ -62,17 +62,17 @@ fn reset_with_a_final_size_beyond_the_credit() {
 }
 
 #[test]
-fn more_streams_than_granted() {
+fn streams_over_limit_are_stream_limit_error() {
     for (directionality, allowed) in [
         (Directionality::Bidirectional, 100),
         (Directionality::Unidirectional, 100),
     ] {
-        let mut duel = Duel::new(Role::Client);
+        let mut pair = HostilePair::new(Role::Client);
         let id = |index| StreamId::new(Role::Client, directionality, index);
-        duel.say(&stream(id(allowed - 1), 0, false, b"x"));
-        assert_eq!(duel.victim().error(), None);
-        duel.say(&stream(id(allowed), 0, false, b"x"));
-        duel.closed_with(
+        pair.say(&stream(id(allowed - 1), 0, false, b"x"));
+        assert_eq!(pair.victim().error(), None);
+        pair.say(&stream(id(allowed), 0, false, b"x"));
+        pair.closed_with(
             Code::STREAM_LIMIT_ERROR,
             kind::STREAM,
             "more streams than MAX_STREAMS",
@@ -81,11 +81,11 @@ fn more_streams_than_granted() {
 }
 
 #[test]
-fn data_past_the_final_size() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&stream(client_bidi(0), 0, true, b"all"));
-    duel.say(&stream(client_bidi(0), 3, false, b"more"));
-    duel.closed_with(
+fn data_past_final_size_is_final_size_error() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&stream(client_bidi(0), 0, true, b"all"));
+    pair.say(&stream(client_bidi(0), 3, false, b"more"));
+    pair.closed_with(
         Code::FINAL_SIZE_ERROR,
         kind::STREAM,
         "stream data past the final size",
@@ -93,20 +93,20 @@ fn data_past_the_final_size() {
 }
 
 #[test]
-fn a_final_size_that_changes() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&stream(client_bidi(0), 10, true, b""));
-    duel.say(&fields(&[kind::RESET_STREAM, 0, 1, 9]));
-    duel.closed_with(
+fn changed_final_size_is_final_size_error() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&stream(client_bidi(0), 10, true, b""));
+    pair.say(&fields(&[kind::RESET_STREAM, 0, 1, 9]));
+    pair.closed_with(
         Code::FINAL_SIZE_ERROR,
         kind::RESET_STREAM,
         "the final size changed",
     );
 
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&stream(client_bidi(0), 0, false, b"0123456789"));
-    duel.say(&stream(client_bidi(0), 0, true, b"01234"));
-    duel.closed_with(
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&stream(client_bidi(0), 0, false, b"0123456789"));
+    pair.say(&stream(client_bidi(0), 0, true, b"01234"));
+    pair.closed_with(
         Code::FINAL_SIZE_ERROR,
         kind::STREAM | kind::STREAM_FIN,
         "final size below data received",
@@ -114,23 +114,23 @@ fn a_final_size_that_changes() {
 }
 
 #[test]
-fn stream_counts_beyond_2_to_the_60() {
+fn stream_count_over_2_to_the_60_is_frame_encoding_error() {
     for (kind, frame) in [
         (kind::MAX_STREAMS_BIDI, kind::MAX_STREAMS_BIDI),
         (kind::MAX_STREAMS_UNI, kind::MAX_STREAMS_UNI),
         (kind::STREAMS_BLOCKED_BIDI, kind::STREAMS_BLOCKED_BIDI),
         (kind::STREAMS_BLOCKED_UNI, kind::STREAMS_BLOCKED_UNI),
     ] {
-        let mut duel = Duel::new(Role::Client);
-        duel.say(&fields(&[kind, 1 << 60]));
-        assert_eq!(duel.victim().error(), None, "2^60 itself is allowed");
-        duel.say(&fields(&[kind, (1 << 60) + 1]));
-        duel.closed_with(Code::FRAME_ENCODING_ERROR, frame, "stream count above 2^60");
+        let mut pair = HostilePair::new(Role::Client);
+        pair.say(&fields(&[kind, 1 << 60]));
+        assert_eq!(pair.victim().error(), None, "2^60 itself is allowed");
+        pair.say(&fields(&[kind, (1 << 60) + 1]));
+        pair.closed_with(Code::FRAME_ENCODING_ERROR, frame, "stream count above 2^60");
     }
 }
 
 #[test]
-fn frames_for_our_stream_that_we_never_opened() {
+fn frame_for_unopened_local_stream_is_stream_state_error() {
     let ours = |index| StreamId::new(Role::Server, Directionality::Bidirectional, index);
     for (payload, frame) in [
         (stream(ours(0), 0, false, b"x"), kind::STREAM),
@@ -151,9 +151,9 @@ fn frames_for_our_stream_that_we_never_opened() {
             kind::STREAM_DATA_BLOCKED,
         ),
     ] {
-        let mut duel = Duel::new(Role::Client);
-        duel.say(&payload);
-        duel.closed_with(
+        let mut pair = HostilePair::new(Role::Client);
+        pair.say(&payload);
+        pair.closed_with(
             Code::STREAM_STATE_ERROR,
             frame,
             "a frame for a stream of ours that was never opened",
@@ -162,7 +162,7 @@ fn frames_for_our_stream_that_we_never_opened() {
 }
 
 #[test]
-fn frames_about_the_half_a_stream_does_not_have() {
+fn frame_for_missing_stream_half_is_stream_state_error() {
     let theirs = StreamId::new(Role::Client, Directionality::Unidirectional, 0).as_u64();
     for (payload, frame) in [
         (fields(&[kind::STOP_SENDING, theirs, 1]), kind::STOP_SENDING),
@@ -171,21 +171,21 @@ fn frames_about_the_half_a_stream_does_not_have() {
             kind::MAX_STREAM_DATA,
         ),
     ] {
-        let mut duel = Duel::new(Role::Client);
-        duel.say(&payload);
-        duel.closed_with(
+        let mut pair = HostilePair::new(Role::Client);
+        pair.say(&payload);
+        pair.closed_with(
             Code::STREAM_STATE_ERROR,
             frame,
             "credit or stop for a stream only the peer sends on",
         );
     }
-    let mut duel = Duel::new(Role::Client);
-    let ours = duel
+    let mut pair = HostilePair::new(Role::Client);
+    let ours = pair
         .victim()
         .open(Directionality::Unidirectional)
         .expect("credit");
-    duel.say(&stream(ours, 0, false, b"x"));
-    duel.closed_with(
+    pair.say(&stream(ours, 0, false, b"x"));
+    pair.closed_with(
         Code::STREAM_STATE_ERROR,
         kind::STREAM,
         "data on a stream that only we send on",

@@ -1,7 +1,7 @@
 //! How the controllers answer random loss, against the formulas of RFC 9438 §5,
 //! through the whole transport; and the interop path.
 //!
-//! `CLEARWAY_PACKETS=4000000 cargo test --release --test it response:: -- --nocapture`
+//! `CLEARWAY_PACKETS=4000000 cargo test --release --test it loss_response:: -- --nocapture`
 //! measures the rare losses too and prints the table of docs/congestion.md.
 
 use std::time::Duration;
@@ -147,7 +147,7 @@ fn grid(packets: u64) -> Vec<Point> {
 }
 
 #[test]
-fn the_response_to_loss_is_the_formulas() {
+fn response_to_loss_follows_formula() {
     let points = grid(chosen("CLEARWAY_PACKETS", PACKETS));
     assert!(!points.is_empty(), "too few packets for any point");
     check(&points);
@@ -156,7 +156,7 @@ fn the_response_to_loss_is_the_formulas() {
 /// The interop runner's path: 10 Mbit/s, 30 ms, 25 packets of queue; ten
 /// megabytes, from the first datagram to the last byte.
 #[test]
-fn the_interop_path_is_filled() {
+fn interop_path_is_fully_used() {
     let mut world = World::new(Setup::new(), path("rate=10M delay=15ms queue=25", 1), 1);
     world.handshake();
     let done = crate::common::download(&mut world, 10_000_000, Duration::from_secs(20));

@@ -65,13 +65,13 @@ fn download_seeded(seed: u64, mut keeps: impl FnMut(u64, usize) -> bool + 'stati
 }
 
 #[test]
-fn a_path_that_loses_nothing() {
+fn transfer_without_loss_is_never_short_of_credit() {
     let used = download(|_, _| true);
     assert!(used.share > 0.9 && used.held == 0.0, "{used:?}");
 }
 
 #[test]
-fn every_second_packet_of_the_receiver_is_lost() {
+fn transfer_survives_loss_of_every_second_receiver_packet() {
     let mut state = 7_u32;
     let used = download(move |_, _| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -83,7 +83,7 @@ fn every_second_packet_of_the_receiver_is_lost() {
 /// Probes say again what was received, so that a sender does not stay with its first
 /// window because the ACKs of it were among the nine.
 #[test]
-fn one_small_packet_of_the_receiver_in_ten_arrives() {
+fn transfer_survives_loss_of_nine_in_ten_receiver_packets() {
     for seed in 1..=8 {
         let mut small = 0;
         let used = download_seeded(seed, move |_, size| {
@@ -96,7 +96,7 @@ fn one_small_packet_of_the_receiver_in_ten_arrives() {
 
 /// 1 Gbit/s × 100 ms: 12.5 MB in flight, 24 times the first window.
 #[test]
-fn windows_grow_ahead_of_the_congestion_window() {
+fn flow_control_windows_grow_ahead_of_congestion_window() {
     let link: LinkConfig = "rate=1G delay=50ms queue=12500KB".parse().expect("a link");
     let mut world = World::new(Setup::new(), Path::new(link.clone(), link, 1), 1);
     world.handshake();

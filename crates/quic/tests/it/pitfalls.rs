@@ -25,7 +25,7 @@ fn long_type(packet: &Packet) -> u8 {
 /// On a long path with a small window most moments are the pacer's. A peer's
 /// packets are acknowledged at once all the same, in packets of their own.
 #[test]
-fn an_ack_does_not_wait_for_the_pacer() {
+fn ack_does_not_wait_for_pacer() {
     let mut world = World::new(Setup::new(), path("rate=100M delay=100ms queue=250", 1), 1);
     world.handshake();
     world.run_for(Duration::from_secs(1));
@@ -58,7 +58,7 @@ fn an_ack_does_not_wait_for_the_pacer() {
 /// Application keys come before the handshake is complete. What a client's
 /// probe repeats until then is its Finished, not a PING.
 #[test]
-fn a_lost_finished_is_sent_again() {
+fn lost_finished_is_retransmitted() {
     let mut world = World::new(Setup::new(), path(CLEAN, 2), 2);
     let dropped = Rc::new(Cell::new(0));
     let count = dropped.clone();
@@ -82,7 +82,7 @@ fn a_lost_finished_is_sent_again() {
 /// The client's second flight coalesces an Initial, the Finished and data. A
 /// spoilt Initial costs nothing but itself.
 #[test]
-fn one_packet_that_does_not_open_leaves_the_rest_of_its_datagram() {
+fn undecryptable_packet_does_not_affect_rest_of_datagram() {
     let mut world = World::new(Setup::new(), path(CLEAN, 3), 3);
     let spoilt = Rc::new(Cell::new(0));
     let count = spoilt.clone();
@@ -109,7 +109,7 @@ fn one_packet_that_does_not_open_leaves_the_rest_of_its_datagram() {
 
 /// A post-quantum ClientHello needs two datagrams, which may change places.
 #[test]
-fn a_client_hello_in_two_datagrams_in_the_wrong_order() {
+fn client_hello_in_two_reordered_datagrams_is_accepted() {
     let mut world = World::new(Setup::new(), path(CLEAN, 4), 4);
     let held: Rc<RefCell<Option<Packet>>> = Rc::default();
     let hold = held.clone();
@@ -141,7 +141,7 @@ fn a_client_hello_in_two_datagrams_in_the_wrong_order() {
 /// The flight after a lost ServerHello is kept, and opened when that comes: a
 /// client that waits for the flight to be sent again loses a probe timeout.
 #[test]
-fn handshake_packets_ahead_of_the_server_hello_count() {
+fn handshake_packets_ahead_of_server_hello_are_processed() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
     let full = Rc::new(Cell::new(0));
     let seen = full.clone();
@@ -174,7 +174,7 @@ fn handshake_packets_ahead_of_the_server_hello_count() {
 /// A client whose Initial ACKs are all lost still knows what a round trip takes, from
 /// the server's first answer: its lost Finished is not a second late.
 #[test]
-fn a_lost_finished_without_a_sample_is_sent_again_soon() {
+fn lost_finished_without_rtt_sample_is_retransmitted_soon() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
     let (mut answers, mut after) = (0, 0);
     world.filter = Some(Box::new(move |direction, _: &mut Packet| {
@@ -227,7 +227,7 @@ fn datagrams_with_initials_are_full_and_coalesced() {
 /// One ACK acknowledges hundreds of packets: the reverse path stalls while a
 /// window of them arrives.
 #[test]
-fn one_ack_for_hundreds_of_packets() {
+fn single_ack_for_hundreds_of_packets_keeps_transfer_going() {
     let mut world = World::new(Setup::new(), path("rate=100M delay=20ms queue=1000", 6), 6);
     world.handshake();
     assert!(crate::common::download(
@@ -267,7 +267,7 @@ fn one_ack_for_hundreds_of_packets() {
 
 /// A stream that ends without a byte still ends.
 #[test]
-fn an_empty_stream_ends() {
+fn empty_stream_is_finished() {
     let mut world = World::new(Setup::new(), path(CLEAN, 7), 7);
     world.handshake();
     let client = world.client.connection();
@@ -301,14 +301,14 @@ fn sources() -> String {
     text
 }
 
-/// A trap without a test is a trap: each test that `README.md` names exists.
+/// Every test that `README.md` names exists.
 #[test]
-fn the_tests_that_the_readme_names_exist() {
+fn tests_named_in_readme_exist() {
     let sources = sources();
     let readme = include_str!("../README.md");
-    let traps = readme.split_once("## Traps").expect("a chapter").1;
+    let pitfalls = readme.split_once("## Pitfalls").expect("a chapter").1;
     let mut count = 0;
-    for row in traps.lines().filter(|line| line.starts_with("| ")) {
+    for row in pitfalls.lines().filter(|line| line.starts_with("| ")) {
         let cell = row.rsplit(" | ").next().expect("a cell");
         for name in cell.split('`').skip(1).step_by(2) {
             let test = name.rsplit("::").next().expect("a name");

@@ -22,7 +22,7 @@ fn carry_some(client: &mut Streams, server: &mut Streams, id: StreamId, packets:
 }
 
 #[test]
-fn credit_rides_until_the_peer_confirms_it() {
+fn max_data_is_repeated_until_acknowledged() {
     let (mut client, mut server, id) = pressed();
     carry_some(&mut client, &mut server, id, 1);
     assert_eq!(ride(&mut server).contents, [], "most of it is left");
@@ -52,7 +52,7 @@ fn server_limit(packet: &Packet, id: StreamId) -> u64 {
 }
 
 #[test]
-fn credit_that_rides_is_no_reason_for_a_packet() {
+fn repeated_max_data_does_not_cause_a_packet() {
     let (mut client, mut server, id) = pressed();
     carry_some(&mut client, &mut server, id, 3);
     let granted = fill(&mut server).unwrap();
@@ -67,7 +67,7 @@ fn credit_that_rides_is_no_reason_for_a_packet() {
 }
 
 #[test]
-fn a_reader_that_reads_nothing_repeats_nothing() {
+fn no_max_data_is_repeated_while_nothing_is_read() {
     let (mut client, mut server, _) = pressed();
     while let Some(packet) = fill(&mut client) {
         deliver(&mut server, &packet.bytes).unwrap();
@@ -77,7 +77,7 @@ fn a_reader_that_reads_nothing_repeats_nothing() {
 }
 
 #[test]
-fn a_stream_whose_end_is_known_gets_no_more_credit() {
+fn stream_with_known_final_size_gets_no_max_stream_data() {
     let (mut client, mut server) = pair(tight());
     let id = client.open(UNI).unwrap();
     client.write(id, &[0; 5_000]).unwrap();
@@ -103,7 +103,7 @@ fn a_stream_whose_end_is_known_gets_no_more_credit() {
 
 /// The update was lost and its sender does not know yet: the blocked peer does.
 #[test]
-fn a_blocked_peer_hears_the_newest_limit_at_once() {
+fn data_blocked_is_answered_with_current_limit() {
     let (mut client, mut server, id) = pressed();
     let mut blocked = Vec::new();
     while let Some(packet) = fill(&mut client) {
@@ -128,7 +128,7 @@ fn a_blocked_peer_hears_the_newest_limit_at_once() {
 }
 
 #[test]
-fn a_peer_blocked_from_opening_streams_hears_the_newest_limit() {
+fn streams_blocked_is_answered_with_current_limit() {
     let (_, mut server) = pair(tight());
     server.on_streams_blocked(UNI, 2).unwrap();
     assert_eq!(fill(&mut server).map(|p| p.contents), None, "it has it all");
