@@ -205,7 +205,7 @@ pub enum BodyError {
     Failed(#[from] StreamError),
     /// No such stream, its end was read, it was stopped, or its header is still to
     /// come.
-    #[error("no such stream to read from")]
+    #[error("unknown stream, or already read to its end")]
     Unknown,
     /// The connection has failed or is closed.
     #[error("the connection is closed")]

@@ -211,7 +211,7 @@ impl Client {
             return Ok(());
         };
         let sessions = &config.sessions;
-        poll_fn(|cx| sessions.poll_known(&name, cx, early::is_enough)).await;
+        poll_fn(|cx| sessions.poll_stored(&name, cx, early::is_enough)).await;
         Ok(())
     }
 

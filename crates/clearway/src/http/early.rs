@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use clearway_http3::Settings;
 use clearway_quic::crypto::ClientSessions;
-use clearway_quic::crypto::client_sessions::Known;
+use clearway_quic::crypto::client_sessions::StoredState;
 use http::Method;
 use rustls::pki_types::ServerName;
 
@@ -74,13 +74,13 @@ impl Memory {
 
     /// The settings that early data has to keep to.
     pub(super) fn settings(&self) -> Option<Settings> {
-        let state = self.sessions.known(&self.server).application?;
+        let state = self.sessions.stored(&self.server).application?;
         Settings::decode(&state).ok()
     }
 
     pub(super) fn keep(&self, settings: &Settings) {
         let state = Bytes::from(settings.payload());
-        self.sessions.put_application(&self.server, state);
+        self.sessions.put_application_state(&self.server, state);
     }
 
     /// The server does not keep to what it said.
@@ -90,8 +90,8 @@ impl Memory {
 }
 
 /// Whether the next connection to a server may carry early requests.
-pub(super) fn is_enough(known: &Known) -> bool {
-    known.tickets > 0 && known.application.is_some()
+pub(super) fn is_enough(stored: &StoredState) -> bool {
+    stored.tickets > 0 && stored.application.is_some()
 }
 
 #[cfg(test)]

@@ -222,7 +222,7 @@ fn excessive_sequence_number_gaps_close_connection() {
     let failed = (1..200)
         .map(|n| {
             let result = cids.on_new(new(2 * n, 0), A);
-            assert!(cids.seen.len() <= MAX_HOLES + 1);
+            assert!(cids.seen.len() <= MAX_GAPS + 1);
             cids.switch(A);
             if let Some(sequence) = cids.next_retire() {
                 cids.on_retire_acked(sequence);
@@ -324,7 +324,7 @@ proptest! {
             let used: Vec<_> = (0..4).filter_map(|p| cids.sequence(PathId(p))).collect();
             let distinct: BTreeSet<_> = used.iter().collect();
             prop_assert_eq!(used.len(), distinct.len());
-            let held: BTreeSet<_> = cids.held.iter().map(|h| h.sequence).collect();
+            let held: BTreeSet<_> = cids.cids.iter().map(|h| h.sequence).collect();
             let retiring: BTreeSet<_> = cids.retiring.iter().map(|r| r.sequence).collect();
             prop_assert!(held.is_disjoint(&retired));
             prop_assert!(held.is_disjoint(&retiring));

@@ -1,5 +1,5 @@
-//! The Retry integrity tag (RFC 9001 §5.8): proves that whoever sent the Retry
-//! saw the client's Initial.
+//! The Retry integrity tag (RFC 9001 §5.8), which proves that the sender of the Retry has seen
+//! the client's Initial.
 
 use std::sync::LazyLock;
 
@@ -24,8 +24,8 @@ static CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| {
     LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &KEY).expect("16 bytes for AES-128"))
 });
 
-/// The tag that ends a Retry packet. `packet` is the Retry without its tag,
-/// `original_dcid` the Destination Connection ID of the Initial it answers.
+/// Returns the integrity tag of a Retry packet. `packet` is the Retry without its tag, and
+/// `original_dcid` the Destination Connection ID of the Initial that it answers.
 #[must_use]
 #[expect(
     clippy::expect_used,
@@ -45,8 +45,8 @@ pub fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; TAG_LEN] {
     tag
 }
 
-/// Whether `packet`, a whole Retry with its tag, answers an Initial that was
-/// sent to `original_dcid`.
+/// Returns whether `packet`, a whole Retry with its tag, answers an Initial that was sent to
+/// `original_dcid`.
 #[must_use]
 pub fn retry_is_genuine(original_dcid: &ConnectionId, packet: &[u8]) -> bool {
     let Some((rest, tag)) = packet.split_last_chunk::<TAG_LEN>() else {

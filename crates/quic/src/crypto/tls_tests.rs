@@ -1,5 +1,5 @@
 use super::*;
-use crate::crypto::testing::{Authority, End, configs, converse, pair};
+use crate::crypto::testing::{Authority, TestSession, configs, pair, run_handshake};
 use crate::crypto::{
     Algorithms, ClientAuth, ClientCrypto, ClientSessions, Group, ServerCrypto, Suite, TAG_LEN,
 };
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// An alert that the handshake between these two fails with, and its words.
 fn failure(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> (u64, String) {
     let (mut client, mut server) = pair(client, server);
-    let error = converse(&mut client, &mut server).unwrap_err();
+    let error = run_handshake(&mut client, &mut server).unwrap_err();
     (error.code.0 - 0x100, error.reason.into_owned())
 }
 
@@ -32,7 +32,7 @@ fn carries(from: &Direction, to: &Direction) -> bool {
 fn handshake_agrees_on_keys_and_parameters() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     for end in [&client.session, &server.session] {
         assert!(!end.is_handshaking());
         assert_eq!(end.alpn(), Some(&b"test"[..]));
@@ -69,18 +69,18 @@ fn handshake_agrees_on_keys_and_parameters() {
 fn keys_become_available_when_needed() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
-    server.hear(client.speak()).unwrap();
+    server.input(client.output()).unwrap();
     assert!(client.handshake.is_none());
-    let answer = server.speak();
+    let answer = server.output();
     // A server may send 1-RTT data before it hears from the client again.
     assert!(server.one_rtt.is_some());
     assert!(server.session.is_handshaking());
     assert!(server.session.peer_transport_parameters().is_some());
-    client.hear(answer[..1].to_vec()).unwrap();
-    client.speak();
+    client.input(answer[..1].to_vec()).unwrap();
+    client.output();
     assert!(client.handshake.is_some() && client.one_rtt.is_none());
-    client.hear(answer[1..].to_vec()).unwrap();
-    assert_eq!(client.speak()[0].0, Level::Handshake);
+    client.input(answer[1..].to_vec()).unwrap();
+    assert_eq!(client.output()[0].0, Level::Handshake);
     assert!(client.one_rtt.is_some());
     assert!(!client.session.is_handshaking());
 }
@@ -91,12 +91,12 @@ fn handshake_flights_are_in_order() {
     let (mut client, mut server) = pair(&client, &server);
     let mut log = Vec::new();
     for _ in 0..3 {
-        let said = client.speak();
-        log.extend(said.iter().map(|(level, _)| (Role::Client, *level)));
-        server.hear(said).unwrap();
-        let said = server.speak();
-        log.extend(said.iter().map(|(level, _)| (Role::Server, *level)));
-        client.hear(said).unwrap();
+        let output_bytes = client.output();
+        log.extend(output_bytes.iter().map(|(level, _)| (Role::Client, *level)));
+        server.input(output_bytes).unwrap();
+        let output_bytes = server.output();
+        log.extend(output_bytes.iter().map(|(level, _)| (Role::Server, *level)));
+        client.input(output_bytes).unwrap();
     }
     assert_eq!(
         log,
@@ -116,7 +116,7 @@ fn handshake_flights_are_in_order() {
 fn post_quantum_client_hello_needs_two_datagrams_and_x25519_one() {
     let hello = |algorithms: Algorithms| {
         let (client, server) = configs(&algorithms);
-        pair(&client, &server).0.speak()[0].1.len()
+        pair(&client, &server).0.output()[0].1.len()
     };
     assert!(hello(Algorithms::default()) > 1200);
     assert!(hello(Algorithms::default().x25519_only()) < 600);
@@ -126,12 +126,12 @@ fn post_quantum_client_hello_needs_two_datagrams_and_x25519_one() {
 fn client_hello_in_any_pieces_is_accepted() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
-    for piece in client.speak()[0].1.chunks(97) {
-        assert!(server.speak().is_empty());
+    for piece in client.output()[0].1.chunks(97) {
+        assert!(server.output().is_empty());
         server.session.read(Level::Initial, piece).unwrap();
     }
     assert_eq!(server.session.write_level(), Level::Initial);
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     assert!(!client.session.is_handshaking());
 }
 
@@ -140,7 +140,7 @@ fn every_suite_protects_every_encryption_level() {
     for suite in Suite::ALL {
         let (client, server) = configs(&Algorithms::default().with_suites(&[suite]));
         let (mut client, mut server) = pair(&client, &server);
-        converse(&mut client, &mut server).unwrap();
+        run_handshake(&mut client, &mut server).unwrap();
         let (c, s) = (client.handshake.unwrap(), server.handshake.unwrap());
         assert!(carries(&c.local, &s.remote), "{suite:?}");
         assert!(carries(&s.local, &c.remote), "{suite:?}");
@@ -163,12 +163,12 @@ fn unguessed_key_exchange_group_costs_a_round_trip() {
         .build()
         .unwrap();
     let (mut c, mut s) = pair(&client, &server);
-    converse(&mut c, &mut s).unwrap();
+    run_handshake(&mut c, &mut s).unwrap();
     assert_eq!(c.session.group(), Some("secp384r1"));
     // The second time the client knows.
     let (mut c, mut s) = pair(&client, &server);
-    s.hear(c.speak()).unwrap();
-    assert_eq!(s.speak().len(), 2);
+    s.input(c.output()).unwrap();
+    assert_eq!(s.output().len(), 2);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn disabled_verification_accepts_any_certificate() {
     let (_, server) = configs(&Algorithms::default());
     let client = ClientCrypto::dangerous_accept_any_certificate().alpn(["test"]);
     let (mut client, mut server) = pair(&client.build().unwrap(), &server);
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn client_certificate_is_requested_verified_and_exposed() {
     };
     let anonymous = ClientCrypto::new(authority.roots()).build().unwrap();
     let (alert, reason) = failure(&anonymous, &server(&required));
-    assert_eq!((alert, &*reason), (116, "the peer showed no certificate"));
+    assert_eq!((alert, &*reason), (116, "the peer sent no certificate"));
 
     let stranger = ClientCrypto::new(authority.roots()).identity(Authority::new().issue("x"));
     let (alert, _) = failure(&stranger.build().unwrap(), &server(&required));
@@ -253,12 +253,12 @@ fn client_certificate_is_requested_verified_and_exposed() {
 
     let known = ClientCrypto::new(authority.roots()).identity(authority.issue("me"));
     let (mut c, mut s) = pair(&known.build().unwrap(), &server(&required));
-    converse(&mut c, &mut s).unwrap();
+    run_handshake(&mut c, &mut s).unwrap();
     assert_eq!(s.session.peer_certificates().len(), 1);
 
     let optional = ClientAuth::Optional(authority.roots());
     let (mut c, mut s) = pair(&anonymous, &server(&optional));
-    converse(&mut c, &mut s).unwrap();
+    run_handshake(&mut c, &mut s).unwrap();
     assert!(s.session.peer_certificates().is_empty());
 }
 
@@ -275,7 +275,7 @@ fn acquainted(accept: bool) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
     let (mut c, mut s) = pair(&client, &server);
     assert!(c.session.early_keys().is_none());
     assert_eq!(c.session.remembered_transport_parameters(), None);
-    converse(&mut c, &mut s).unwrap();
+    run_handshake(&mut c, &mut s).unwrap();
     (client, server)
 }
 
@@ -289,10 +289,10 @@ fn resumed_connection_sends_early_data() {
     );
     assert_eq!(client.session.peer_transport_parameters(), None);
     let sending = client.session.early_keys().unwrap();
-    server.hear(client.speak()).unwrap();
+    server.input(client.output()).unwrap();
     let receiving = server.session.early_keys().unwrap();
     assert!(carries(&sending, &receiving));
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     assert!(client.session.resumed() && server.session.resumed());
     assert!(client.session.early_data_accepted());
     assert!(server.session.early_data_accepted());
@@ -307,14 +307,14 @@ fn resumed_connection_sends_early_data() {
 fn early_data_of_replayed_client_hello_is_rejected() {
     let (client, server) = acquainted(true);
     let (mut client, mut first) = pair(&client, &server);
-    let hello = client.speak();
-    first.hear(hello.clone()).unwrap();
+    let hello = client.output();
+    first.input(hello.clone()).unwrap();
     assert!(first.session.early_data_accepted());
-    let mut replayed = End::new(Session::server(server, Vec::new()).unwrap());
-    replayed.hear(hello).unwrap();
+    let mut replayed = TestSession::new(Session::server(server, Vec::new()).unwrap());
+    replayed.input(hello).unwrap();
     assert!(!replayed.session.early_data_accepted());
     assert!(replayed.session.early_keys().is_none());
-    replayed.speak();
+    replayed.output();
     assert!(!replayed.session.resumed());
 }
 
@@ -324,7 +324,7 @@ fn rejected_early_data_leaves_working_connection() {
     let (mut client, mut server) = pair(&client, &server);
     assert!(client.session.early_keys().is_some());
     server.session.refuse_early_data();
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     assert!(client.session.resumed());
     assert!(!client.session.early_data_accepted());
     assert!(!server.session.early_data_accepted());
@@ -335,7 +335,7 @@ fn tickets_resume_without_early_data() {
     let (client, server) = acquainted(false);
     let (mut client, mut server) = pair(&client, &server);
     assert!(client.session.early_keys().is_none());
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     assert!(client.session.resumed());
 }
 
@@ -343,15 +343,15 @@ fn tickets_resume_without_early_data() {
 fn crypto_data_at_wrong_level_is_protocol_violation() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
-    let hello = client.speak();
+    let hello = client.output();
     let early = server.session.read(Level::Handshake, &hello[0].1);
     assert_eq!(early.unwrap_err().code, Code::PROTOCOL_VIOLATION);
-    server.hear(hello).unwrap();
+    server.input(hello).unwrap();
     let late = server.session.read(Level::Initial, &[1]).unwrap_err();
     assert_eq!(late.code, Code::PROTOCOL_VIOLATION);
     assert!(late.reason.contains("Initial"), "{late}");
     // ServerHello and what follows it in one Initial: rustls sees the excess.
-    let answer: Vec<u8> = server.speak().concat_bytes();
+    let answer: Vec<u8> = server.output().concat_bytes();
     let excess = client.session.read(Level::Initial, &answer).unwrap_err();
     assert_eq!(excess.code, Code::crypto(10));
 }
@@ -382,7 +382,7 @@ fn malformed_handshake_message_causes_alert() {
 fn tls_key_update_message_is_rejected() {
     let (client, server) = configs(&Algorithms::default());
     let (mut client, mut server) = pair(&client, &server);
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     let key_update = [24, 0, 0, 1, 0];
     for end in [&mut client, &mut server] {
         let error = end.session.read(Level::OneRtt, &key_update).unwrap_err();
@@ -411,7 +411,7 @@ fn key_log_of_two_connections_has_two_sets_of_secrets() {
         .unwrap();
     for _ in 0..2 {
         let (mut c, mut s) = pair(&client, &server);
-        converse(&mut c, &mut s).unwrap();
+        run_handshake(&mut c, &mut s).unwrap();
     }
     let log = log.0.lock().unwrap();
     assert_eq!(log.len(), 2);
@@ -444,7 +444,7 @@ fn tls_config_of_other_crypto_provider_is_rejected() {
         .unwrap();
     let client = ClientCrypto::new(authority.roots()).build().unwrap();
     let (mut client, mut server) = pair(&client, &Arc::new(server));
-    let error = converse(&mut client, &mut server).unwrap_err();
+    let error = run_handshake(&mut client, &mut server).unwrap_err();
     assert_eq!(error.code, Code::INTERNAL_ERROR);
     assert!(error.reason.contains("ServerCrypto"), "{error}");
 }

@@ -29,7 +29,10 @@ fn sealed(keys: &mut OneRttKeys, pn: u32) -> Vec<u8> {
     packet
 }
 
-fn open(keys: &mut OneRttKeys, mut packet: Vec<u8>) -> Result<Option<Opened>, TransportError> {
+fn open(
+    keys: &mut OneRttKeys,
+    mut packet: Vec<u8>,
+) -> Result<Option<OpenedPacket>, TransportError> {
     let number = keys.unprotect_header(&mut packet, 1).unwrap();
     let opened = keys.open(number.truncated.into(), &mut packet, HEADER_LEN)?;
     if let Some(opened) = opened {
@@ -38,11 +41,11 @@ fn open(keys: &mut OneRttKeys, mut packet: Vec<u8>) -> Result<Option<Opened>, Tr
     Ok(opened)
 }
 
-fn opens(keys: &mut OneRttKeys, packet: Vec<u8>) -> Opened {
+fn opens(keys: &mut OneRttKeys, packet: Vec<u8>) -> OpenedPacket {
     open(keys, packet).unwrap().expect("a genuine packet")
 }
 
-fn code(result: Result<Option<Opened>, TransportError>) -> Code {
+fn code(result: Result<Option<OpenedPacket>, TransportError>) -> Code {
     result.unwrap_err().code
 }
 
@@ -58,11 +61,11 @@ fn exchange(a: &mut OneRttKeys, b: &mut OneRttKeys, pn: u32) {
 fn key_update_needs_confirmation_then_acknowledgment_then_three_ptos() {
     let (mut a, mut b) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
     let now = Instant::ZERO;
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotConfirmed));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::NotConfirmed));
     a.on_handshake_confirmed();
     a.initiate_update(now).unwrap();
     assert_eq!(a.generation(), 1);
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotAcknowledged));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::NotAcknowledged));
 
     let first = opens(&mut b, sealed(&mut a, 1));
     assert!(first.updated);
@@ -71,9 +74,9 @@ fn key_update_needs_confirmation_then_acknowledgment_then_three_ptos() {
     assert!(answer.updated);
     let end = now + Duration::from_secs(3);
     a.retain_previous_until(end);
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotAcknowledged));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::NotAcknowledged));
     a.on_ack(1, answer.generation).unwrap();
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::TooSoon));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::TooSoon));
     assert_eq!(a.discard_at(), Some(end));
     a.initiate_update(end).unwrap();
     assert_eq!((a.generation(), a.discard_at()), (2, None));
@@ -100,8 +103,8 @@ fn released_ciphers_follow_every_key_update() {
     let (mut a, mut b) = confirmed();
     for generation in 0..5u32 {
         exchange(&mut a, &mut b, 10 * generation + 1);
-        a.rest();
-        b.rest();
+        a.release_ciphers();
+        b.release_ciphers();
         a.previous = None;
         a.initiate_update(Instant::ZERO).unwrap();
         // The first packet after the rest is of the next phase already.
@@ -116,10 +119,10 @@ fn released_ciphers_follow_every_key_update() {
 /// Which ciphers are there: to seal with, to open with, for headers.
 fn warm(keys: &OneRttKeys) -> [bool; 4] {
     [
-        keys.local.key.is_warm(),
-        keys.remote.key.is_warm(),
-        keys.local_header.is_warm(),
-        keys.remote_header.is_warm(),
+        keys.local.key.has_cipher(),
+        keys.remote.key.has_cipher(),
+        keys.local_header.has_cipher(),
+        keys.remote_header.has_cipher(),
     ]
 }
 
@@ -130,16 +133,16 @@ fn first_packet_after_release_creates_receive_ciphers_of_both_phases() {
         *packet.last_mut().unwrap() ^= 1;
         packet
     };
-    b.rest();
+    b.release_ciphers();
     opens(&mut b, sealed(&mut a, 1));
-    assert!(b.next.as_ref().is_some_and(|key| key.is_warm()));
+    assert!(b.next.as_ref().is_some_and(|key| key.has_cipher()));
     assert_eq!(warm(&b), [false, true, false, true]);
     a.initiate_update(Instant::ZERO).unwrap();
     for pn in 2..5 {
-        b.rest();
+        b.release_ciphers();
         assert_eq!((b.next.is_none(), warm(&b)), (true, [false; 4]));
         assert_eq!(open(&mut b, forge(sealed(&mut a, pn))).unwrap(), None);
-        assert!(b.next.as_ref().is_some_and(|key| key.is_warm()));
+        assert!(b.next.as_ref().is_some_and(|key| key.has_cipher()));
         assert_eq!(warm(&b), [false, true, false, true]);
     }
     assert!(opens(&mut b, sealed(&mut a, 5)).updated);
@@ -149,7 +152,7 @@ fn first_packet_after_release_creates_receive_ciphers_of_both_phases() {
 fn forged_packets_recreate_released_ciphers_once() {
     let (mut a, mut b) = confirmed();
     opens(&mut b, sealed(&mut a, 1));
-    b.rest();
+    b.release_ciphers();
     let mut made: Option<*const PacketKey> = None;
     for pn in 2..50 {
         let mut forged = sealed(&mut a, pn);
@@ -170,7 +173,7 @@ fn late_packet_of_previous_keys_opens_after_release() {
     let late = sealed(&mut a, 1);
     a.initiate_update(Instant::ZERO).unwrap();
     assert!(opens(&mut b, sealed(&mut a, 2)).updated);
-    b.rest();
+    b.release_ciphers();
     assert_eq!(opens(&mut b, late).generation, 0);
     assert_eq!(warm(&b), [false, true, false, true]);
     opens(&mut a, sealed(&mut b, 1));
@@ -305,7 +308,7 @@ fn forged_packets_over_integrity_limit_close_connection() {
     }
     opens(&mut b, sealed(&mut a, 7));
     assert_eq!(
-        b.note_failed_open().unwrap_err().code,
+        b.count_failed_open().unwrap_err().code,
         Code::AEAD_LIMIT_REACHED
     );
     assert_eq!(b.failed_opens(), 4);

@@ -11,7 +11,7 @@ fn pattern(from: u64, len: usize) -> Vec<u8> {
 /// The memory held, added up anew.
 fn held(assembler: &Assembler) -> usize {
     let ready: usize = assembler.ready.iter().map(Block::charge).sum();
-    let ahead = assembler.ahead.as_deref();
+    let ahead = assembler.out_of_order.as_deref();
     ready
         + memory::ring(&assembler.ready)
         + ahead.map_or(0, |ahead| size_of_val(ahead) + ahead.recount())
@@ -108,7 +108,7 @@ fn contiguous_data_behind_gap_uses_few_pieces_and_is_not_moved() {
     assert_eq!(assembler.stored(), bytes);
     assert!(assembler.pieces() <= 16 + bytes / BLOCK);
     assert!(assembler.memory() <= 2 * bytes, "{}", assembler.memory());
-    let kept = assembler.ahead.as_ref().unwrap().first_bytes();
+    let kept = assembler.out_of_order.as_ref().unwrap().first_bytes();
     assembler.insert(0, &[7; PACKET], 0);
     assert_eq!(assembler.pieces(), 0);
     assert_eq!(assembler.contiguous, 1_000 * PACKET as u64);
@@ -192,7 +192,7 @@ proptest! {
             }
             prop_assert_eq!(assembler.memory(), held(&assembler));
             prop_assert_eq!(assembler.read, out.len() as u64);
-            prop_assert!(assembler.ahead.as_ref().is_none_or(|ahead| ahead.is_sound()));
+            prop_assert!(assembler.out_of_order.as_ref().is_none_or(|ahead| ahead.is_sound()));
         }
         while let Some(chunk) = assembler.read_chunk(usize::MAX) {
             out.extend_from_slice(&chunk);

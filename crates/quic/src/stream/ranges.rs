@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// The offsets `start..end`; a copyable [`core::ops::Range`].
+/// The offsets `start..end`. Unlike [`core::ops::Range`] it is `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -23,19 +23,18 @@ impl Span {
     }
 }
 
-/// Offsets, coalesced. Most streams never need it, so that it takes no room until
-/// there is something in it.
+/// A set of offsets. Most streams never need one, so it allocates only when it is not empty.
 #[derive(Debug, Default)]
 pub(super) struct RangeSet(Option<Box<Spans>>);
 
 impl RangeSet {
-    /// How many spans are kept: what the set costs.
+    /// Returns the number of spans, which is what the set costs.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |set| set.spans.len())
     }
 
-    /// How many bytes the spans hold together.
+    /// Returns how many bytes the spans hold together.
     pub(super) fn bytes(&self) -> u64 {
         self.0.as_ref().map_or(0, |set| set.bytes)
     }
@@ -44,7 +43,7 @@ impl RangeSet {
         self.0.as_ref()?.spans.front().copied()
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let set = self.0.as_deref();
         set.map_or(0, |set| {

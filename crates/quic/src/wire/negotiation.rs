@@ -8,7 +8,7 @@ use super::{Reader, Version, Writer};
 pub struct Versions<'a>(Reader<'a>);
 
 impl<'a> Versions<'a> {
-    /// Over the list after the connection IDs.
+    /// Creates an iterator over the list after the connection IDs.
     #[must_use]
     pub fn new(list: &'a [u8]) -> Self {
         Self(Reader::new(list))
@@ -23,7 +23,7 @@ impl Iterator for Versions<'_> {
     }
 }
 
-/// Bytes that [`encode`] writes.
+/// Returns the number of bytes that [`encode`] writes.
 #[must_use]
 pub fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
     versions
@@ -33,7 +33,7 @@ pub fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
         .saturating_add(7)
 }
 
-/// Writes the answer to a packet of a version we do not speak: `dcid` is that
+/// Writes the answer to a packet of an unsupported version: `dcid` is that
 /// packet's source connection ID and `scid` its destination connection ID, each
 /// up to 255 bytes. `random` fills the unused bits; the QUIC bit stays set so
 /// that demultiplexing with other protocols still works. A longer connection ID,

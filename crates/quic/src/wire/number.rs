@@ -1,10 +1,10 @@
-//! Packet numbers: the low bytes go on the wire, the receiver recovers the rest
+//! Packet numbers: only the low bytes are sent, and the receiver recovers the full number
 //! (RFC 9000 §17.1).
 
 use super::cursor::VARINT_MAX;
 use super::{Reader, Writer};
 
-/// The low 1 to 4 bytes of a packet number, as a header carries them.
+/// The low 1 to 4 bytes of a packet number, as in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TruncatedNumber {
     value: u32,
@@ -15,8 +15,8 @@ impl TruncatedNumber {
     /// Longest encoding, in bytes.
     pub const MAX_LEN: usize = 4;
 
-    /// `number` in the fewest bytes that a peer which may have received any
-    /// packet after `largest_acked` recovers (RFC 9000 §A.2). `largest_acked`
+    /// Truncates `number` to the fewest bytes from which every peer can recover it, whichever packets
+    /// after `largest_acked` it has received (RFC 9000 §A.2). `largest_acked`
     /// is `None` until the peer has acknowledged something in this space.
     #[must_use]
     pub fn new(number: u64, largest_acked: Option<u64>) -> Self {
@@ -34,8 +34,7 @@ impl TruncatedNumber {
         Self::with_len(number, len)
     }
 
-    /// `number` in exactly `len` bytes, 1 to 4 (what is outside counts as the
-    /// nearest).
+    /// Truncates `number` to exactly `len` bytes. `len` is clamped to 1 to 4.
     #[must_use]
     pub fn with_len(number: u64, len: usize) -> Self {
         debug_assert!((1..=Self::MAX_LEN).contains(&len));
@@ -46,19 +45,19 @@ impl TruncatedNumber {
         }
     }
 
-    /// Bytes on the wire, 1 to 4.
+    /// Returns the number of bytes on the wire, 1 to 4.
     #[must_use]
     pub const fn size(self) -> usize {
         self.len as usize
     }
 
-    /// The two low bits of a header's first byte.
+    /// Returns the two low bits of a header's first byte.
     #[must_use]
     pub const fn len_bits(self) -> u8 {
         self.len.saturating_sub(1)
     }
 
-    /// Reads `len` bytes, 1 to 4; `None` when fewer are left, and for another `len`.
+    /// Reads `len` bytes. Returns `None` if there are fewer, or if `len` is not 1 to 4.
     #[inline]
     pub fn read(reader: &mut Reader<'_>, len: usize) -> Option<Self> {
         if !(1..=Self::MAX_LEN).contains(&len) {
@@ -74,7 +73,7 @@ impl TruncatedNumber {
         })
     }
 
-    /// Writes it.
+    /// Writes the truncated number.
     #[inline]
     pub fn encode(self, w: &mut Writer<'_>) {
         let [_, b, c, d] = self.value.to_be_bytes();
@@ -86,8 +85,8 @@ impl TruncatedNumber {
         }
     }
 
-    /// The full number: the one closest to the successor of `largest`, the
-    /// largest number processed in this space so far (RFC 9000 §A.3).
+    /// Returns the full number: the one closest to the number after `largest`, the largest number
+    /// processed in this space so far (RFC 9000 §A.3).
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -109,7 +108,7 @@ impl TruncatedNumber {
     }
 }
 
-/// The bits of a number that `len` bytes, 1 to 4, tell.
+/// Returns the bits of a number that `len` bytes, 1 to 4, tell.
 const fn mask(len: u8) -> u64 {
     match len {
         1 => 0xff,

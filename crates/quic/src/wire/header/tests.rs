@@ -185,7 +185,7 @@ fn client_initial_header_matches_rfc9001_appendix_a() {
     assert_eq!(header.packet_len, 1200);
     assert_eq!(header.number_at, 18);
     assert!(matches!(header.kind, HeaderKind::Initial { token } if token.is_empty()));
-    let open = OpenHeader::read(&packet, header.number_at).unwrap();
+    let open = UnprotectedHeader::read(&packet, header.number_at).unwrap();
     assert_eq!(open.number, TruncatedNumber::with_len(2, 4));
     assert_eq!(open.header_len, 22);
     assert_eq!(open.check_reserved(), Ok(()));
@@ -205,12 +205,12 @@ fn reserved_bits_and_key_phase_are_read_per_header_form() {
         (0b1110_1000, false, false),
     ] {
         packet[0] = first;
-        let open = OpenHeader::read(&packet, 9).unwrap();
+        let open = UnprotectedHeader::read(&packet, 9).unwrap();
         assert_eq!(open.key_phase, key_phase, "{first:#010b}");
         assert_eq!(open.check_reserved().is_ok(), clear, "{first:#010b}");
     }
-    assert_eq!(OpenHeader::read(&packet[..9], 9), None);
-    assert_eq!(OpenHeader::read(&packet[..9], 10), None);
+    assert_eq!(UnprotectedHeader::read(&packet[..9], 9), None);
+    assert_eq!(UnprotectedHeader::read(&packet[..9], 10), None);
 }
 
 #[test]
@@ -264,7 +264,7 @@ proptest! {
         prop_assert_eq!(read.fixed_bit, fixed_bit);
         prop_assert_eq!(read.packet_len, end);
         prop_assert_eq!(read.number_at, positions.number_at);
-        let open = OpenHeader::read(packet, read.number_at).unwrap();
+        let open = UnprotectedHeader::read(packet, read.number_at).unwrap();
         prop_assert_eq!(open.number, number);
         prop_assert_eq!(open.header_len, positions.payload_at);
         prop_assert_eq!(open.check_reserved(), Ok(()));
@@ -289,7 +289,7 @@ proptest! {
         prop_assert_eq!(read.kind, HeaderKind::Short { spin });
         prop_assert_eq!(read.fixed_bit, fixed_bit);
         prop_assert_eq!(read.dcid.cid(packet), Some(dcid));
-        let open = OpenHeader::read(packet, read.number_at).unwrap();
+        let open = UnprotectedHeader::read(packet, read.number_at).unwrap();
         prop_assert_eq!(open.number, number);
         prop_assert_eq!(open.key_phase, key_phase);
         prop_assert_eq!(open.header_len, positions.payload_at);
@@ -312,7 +312,7 @@ proptest! {
                 prop_assert_eq!(route(rest, cid_len).unwrap().dcid, header.dcid.of(rest));
                 prop_assert!(header.number_at <= header.packet_len);
                 if header.kind.packet().is_some() {
-                    prop_assert!(OpenHeader::read(rest, header.number_at).is_some());
+                    prop_assert!(UnprotectedHeader::read(rest, header.number_at).is_some());
                 }
             }
             let skip = parsed.map_or_else(HeaderError::packet_len, |header| Some(header.packet_len));

@@ -39,7 +39,7 @@ fn cids_over_active_limit_close_connection() {
     pair.closed_with(
         Code::CONNECTION_ID_LIMIT_ERROR,
         kind::NEW_CONNECTION_ID,
-        "more connection IDs than active_connection_id_limit",
+        "more connection IDs than active_connection_id_limit allows",
     );
 }
 
@@ -61,7 +61,7 @@ fn endless_retire_prior_to_closes_connection() {
     pair.closed_with(
         Code::CONNECTION_ID_LIMIT_ERROR,
         kind::NEW_CONNECTION_ID,
-        "more connection IDs to retire than are kept track of",
+        "too many connection IDs waiting to be retired",
     );
 }
 
@@ -79,7 +79,7 @@ fn jumping_cid_sequence_numbers_close_connection() {
     pair.closed_with(
         Code::CONNECTION_ID_LIMIT_ERROR,
         kind::NEW_CONNECTION_ID,
-        "more connection IDs to retire than are kept track of",
+        "too many connection IDs waiting to be retired",
     );
 }
 
@@ -107,7 +107,7 @@ fn two_cids_with_one_sequence_number_are_protocol_violation() {
     pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::NEW_CONNECTION_ID,
-        "two connection IDs or tokens with one sequence number",
+        "sequence number reused for another connection ID or reset token",
     );
 }
 
@@ -126,7 +126,7 @@ fn new_cid_of_invalid_length_is_frame_encoding_error() {
         pair.closed_with(
             Code::FRAME_ENCODING_ERROR,
             kind::NEW_CONNECTION_ID,
-            "connection ID not of 1 to 20 bytes",
+            "connection ID length is not 1 to 20 bytes",
         );
     }
 }
@@ -138,7 +138,7 @@ fn retiring_unissued_cid_is_protocol_violation() {
     pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::RETIRE_CONNECTION_ID,
-        "retires a connection ID that was never issued",
+        "RETIRE_CONNECTION_ID for a sequence number that was never issued",
     );
 }
 
@@ -149,7 +149,7 @@ fn retiring_cid_of_carrying_packet_is_protocol_violation() {
     pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::RETIRE_CONNECTION_ID,
-        "retires the connection ID that its own packet uses",
+        "RETIRE_CONNECTION_ID for the connection ID of its own packet",
     );
 }
 

@@ -28,7 +28,7 @@ fn data_over_stream_limit_is_flow_control_error() {
     pair.closed_with(
         Code::FLOW_CONTROL_ERROR,
         kind::STREAM,
-        "more stream data than MAX_STREAM_DATA",
+        "more stream data than MAX_STREAM_DATA allows",
     );
 }
 
@@ -45,7 +45,7 @@ fn data_over_connection_limit_is_flow_control_error() {
     pair.closed_with(
         Code::FLOW_CONTROL_ERROR,
         kind::STREAM,
-        "more data than MAX_DATA",
+        "more data than MAX_DATA allows",
     );
 }
 
@@ -57,7 +57,7 @@ fn reset_with_final_size_over_limit_is_flow_control_error() {
     pair.closed_with(
         Code::FLOW_CONTROL_ERROR,
         kind::RESET_STREAM,
-        "more stream data than MAX_STREAM_DATA",
+        "more stream data than MAX_STREAM_DATA allows",
     );
 }
 
@@ -75,7 +75,7 @@ fn streams_over_limit_are_stream_limit_error() {
         pair.closed_with(
             Code::STREAM_LIMIT_ERROR,
             kind::STREAM,
-            "more streams than MAX_STREAMS",
+            "more streams than MAX_STREAMS allows",
         );
     }
 }
@@ -156,7 +156,7 @@ fn frame_for_unopened_local_stream_is_stream_state_error() {
         pair.closed_with(
             Code::STREAM_STATE_ERROR,
             frame,
-            "a frame for a stream of ours that was never opened",
+            "frame for a locally initiated stream that was not opened",
         );
     }
 }
@@ -176,7 +176,7 @@ fn frame_for_missing_stream_half_is_stream_state_error() {
         pair.closed_with(
             Code::STREAM_STATE_ERROR,
             frame,
-            "credit or stop for a stream only the peer sends on",
+            "MAX_STREAM_DATA or STOP_SENDING for a receive-only stream",
         );
     }
     let mut pair = HostilePair::new(Role::Client);
@@ -188,6 +188,6 @@ fn frame_for_missing_stream_half_is_stream_state_error() {
     pair.closed_with(
         Code::STREAM_STATE_ERROR,
         kind::STREAM,
-        "data on a stream that only we send on",
+        "STREAM, RESET_STREAM or STREAM_DATA_BLOCKED for a send-only stream",
     );
 }

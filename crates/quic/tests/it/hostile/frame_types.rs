@@ -165,7 +165,7 @@ fn server_only_frames_from_client_are_protocol_violation() {
         pair.closed_with(
             Code::PROTOCOL_VIOLATION,
             frame.frame_type(),
-            "frame only a server may send",
+            "frame that only a server may send",
         );
     }
 }
@@ -177,7 +177,7 @@ fn empty_new_token_is_frame_encoding_error() {
     pair.closed_with(
         Code::FRAME_ENCODING_ERROR,
         kind::NEW_TOKEN,
-        "NEW_TOKEN without a token",
+        "NEW_TOKEN with an empty token",
     );
 }
 

@@ -11,7 +11,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::{RetryToken, TAG_LEN, TokenKey, initial_keys};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
-use clearway_quic::wire::header::{LongHeader, LongKind, OpenHeader};
+use clearway_quic::wire::header::{LongHeader, LongKind, UnprotectedHeader};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
 use crate::common::{Setup, UNIX_ORIGIN, World};
@@ -151,7 +151,7 @@ fn client_hello(flight: &[Packet]) -> Vec<u8> {
         packet.truncate(header.packet_len);
         keys.unprotect_header(&mut packet, header.number_at)
             .expect("a sample");
-        let open = OpenHeader::read(&packet, header.number_at).expect("a number");
+        let open = UnprotectedHeader::read(&packet, header.number_at).expect("a number");
         let number = open.number.recover(None);
         let len = keys
             .open(number, &mut packet, open.header_len)

@@ -69,7 +69,7 @@ fn ack_of_key_update_under_old_keys_closes_connection() {
     pair.closed_with(
         Code::KEY_UPDATE_ERROR,
         kind::ACK,
-        "acknowledged packets with new keys in a packet with old keys",
+        "acknowledgment of packets with new keys in a packet with old keys",
     );
 }
 

@@ -11,7 +11,7 @@ use clearway_quic::cid::ConnectionId;
 use clearway_quic::crypto::client_sessions::MAX_TOKEN_LEN as NEW_TOKEN_LIMIT;
 use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots, initial_keys};
-use clearway_quic::wire::header::{HeaderKind, OpenHeader};
+use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader};
 use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
@@ -112,7 +112,7 @@ fn opened(mut datagram: Vec<u8>, dcid: &ConnectionId) -> (Vec<u8>, BTreeMap<u64,
     let packet = &mut datagram[..header.packet_len];
     keys.unprotect_header(packet, header.number_at)
         .expect("a sample");
-    let open = OpenHeader::read(packet, header.number_at).expect("a header");
+    let open = UnprotectedHeader::read(packet, header.number_at).expect("a header");
     let number = open.number.recover(None);
     let len = keys
         .open(number, packet, open.header_len)

@@ -221,5 +221,8 @@ fn retry_token_for_other_cid_is_invalid_token() {
     assert_eq!(world.server.endpoint.counters().accepted, 0);
     let (code, words) = refusal(&mut world).expect("closed");
     assert_eq!(code, Code::INVALID_TOKEN);
-    assert_eq!(words, "the Retry token belongs to another connection ID");
+    assert_eq!(
+        words,
+        "the Retry token was issued for another connection ID"
+    );
 }

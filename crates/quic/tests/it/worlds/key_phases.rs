@@ -367,7 +367,7 @@ impl World for Phases {
             }
             Event::Rests(end) => {
                 let side = self.side(end);
-                side.keys.rest();
+                side.keys.release_ciphers();
                 side.rested = true;
             }
         }

@@ -43,7 +43,7 @@ fn fill(from: &mut Streams) -> Option<Packet> {
 /// What may ride in a packet that leaves for another reason, such as an ACK.
 fn ride(from: &mut Streams) -> Option<Packet> {
     packet(|w, contents| {
-        from.fill_hurried(w, Instant::ZERO, RTT, &mut |content| contents.push(content));
+        from.fill_urgent_credit(w, Instant::ZERO, RTT, &mut |content| contents.push(content));
     })
 }
 

@@ -90,14 +90,14 @@ impl Arrivals {
         (from, to, fin): (u64, u64, bool),
         take: impl FnOnce(&mut Streams) -> Result<bool, E>,
     ) -> Result<Result<(), E>, String> {
-        let before = streams.useful();
+        let before = streams.productive_work();
         streams.take_progress();
         let is_new = match take(streams) {
             Ok(is_new) => is_new,
             Err(error) => return Ok(Err(error)),
         };
         let news = self.on_stream(from, to, fin);
-        let after = streams.useful();
+        let after = streams.productive_work();
         let said = (
             is_new,
             after.stored.wrapping_sub(before.stored),

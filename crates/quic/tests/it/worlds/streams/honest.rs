@@ -453,7 +453,10 @@ impl Pair {
         if reading != expected && !unborn {
             return Err(format!("the reader is {reading:?}, expected {expected:?}"));
         }
-        let counted = (self.writer.useful().sent, self.reader.useful().announced);
+        let counted = (
+            self.writer.productive_work().sent,
+            self.reader.productive_work().announced,
+        );
         let due = (self.sending.sent, self.arrivals.highest);
         if counted != due {
             return Err(format!(

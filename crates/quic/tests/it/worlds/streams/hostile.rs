@@ -398,7 +398,7 @@ impl World for Victim {
             let states = self.streams.states(self.id);
             return Err(format!("the halves are {states:?}, expected {expected:?}"));
         }
-        let useful = self.streams.useful();
+        let useful = self.streams.productive_work();
         let counted = (useful.announced, useful.sent, useful.opened);
         let due = (self.arrivals.highest, self.sending.sent, 1);
         if counted != due {

@@ -1,4 +1,4 @@
-//! Our own keys back out of rustls.
+//! Exports our own keys out of the trait objects of rustls.
 //!
 //! rustls has [`Suite`](super::suite::Suite) make the packet keys of each generation and
 //! hands them on as `Box<dyn PacketKey>` and `Box<dyn HeaderProtectionKey>`. Behind these
@@ -7,24 +7,24 @@
 //! traits have no way down to the type (no `Any`), and `Secrets`, from which the keys could
 //! be derived once more, shows nothing of itself.
 //!
-//! So a key of ours answers one call that no packet makes, and this module is both ends of
-//! that call: `ask_*` makes it, `answer_*` is what the key's decryption does about it.
+//! So our keys answer one call that no packet causes, and this module has both sides of
+//! that call: `request_*` makes it, and `export_*` is how the key's decryption answers it.
 //!
-//! | key | the call | why no packet makes it |
+//! | key | the call | why no packet causes it |
 //! |---|---|---|
 //! | packet key | `decrypt_in_place_for_path` with [`NO_PACKET`] | it is for multipath packets, which this crate does not open, and no packet has that number |
-//! | header key | `decrypt_in_place` with an empty sample and a buffer of [`Material`]'s size | a sample has 16 bytes, a packet number at most 4 |
+//! | header key | `decrypt_in_place` with an empty sample and a buffer of [`KeyMaterial`]'s size | a sample has 16 bytes, a packet number at most 4 |
 //!
-//! The answer is what the key is made of, in the buffer of the call. Only who holds the key
-//! can ask, and the buffer is wiped when it has been read. A key of another make, from TLS
-//! settings that neither `ClientCrypto` nor `ServerCrypto` made, answers with an error: then
-//! the handshake ends with `INTERNAL_ERROR` (`update::foreign_keys`).
+//! The answer is the key material, in the buffer of the call. Only the holder of the key can
+//! request it, and the buffer is wiped after it has been read. A key of another implementation,
+//! from a TLS configuration that was not built by `ClientCrypto` or `ServerCrypto`, returns an error: then
+//! the handshake ends with `INTERNAL_ERROR` (`update::unsupported_keys`).
 
 use aws_lc_rs::aead::NONCE_LEN;
 use rustls::quic;
 use zeroize::Zeroizing;
 
-use super::material::{MAX_KEY, Material};
+use super::material::{KeyMaterial, MAX_KEY};
 use super::suite::Suite;
 
 /// No packet has this number (RFC 9000 §12.3).
@@ -33,14 +33,16 @@ pub(super) const NO_PACKET: u64 = u64::MAX;
 /// No packet's sample is empty.
 pub(super) const NO_SAMPLE: &[u8] = &[];
 
-/// Bytes of an answered [`Material`]: the suite, then the key, filled up with zeros.
+/// Bytes of an exported [`KeyMaterial`]: the suite, then the key, padded with zeros.
 pub(super) const MATERIAL_LEN: usize = 1 + MAX_KEY;
 
-/// Bytes of an answered packet key: the material, then the IV.
+/// Bytes of an exported packet key: the material, then the IV.
 pub(super) const PACKET_KEY_LEN: usize = MATERIAL_LEN + NONCE_LEN;
 
-/// What a packet key of ours is made of; `None` if it is of another make.
-pub(super) fn ask_packet_key(key: &dyn quic::PacketKey) -> Option<(Material, [u8; NONCE_LEN])> {
+/// Returns the material and the IV of a packet key, or `None` if it is not one of ours.
+pub(super) fn request_packet_key(
+    key: &dyn quic::PacketKey,
+) -> Option<(KeyMaterial, [u8; NONCE_LEN])> {
     let mut answer = Zeroizing::new([0; PACKET_KEY_LEN]);
     key.decrypt_in_place_for_path(u32::MAX, NO_PACKET, &[], &mut *answer)
         .ok()?;
@@ -48,11 +50,11 @@ pub(super) fn ask_packet_key(key: &dyn quic::PacketKey) -> Option<(Material, [u8
     Some((read(material)?, *iv.first_chunk()?))
 }
 
-/// What a packet key does about `decrypt_in_place_for_path`.
-pub(super) fn answer_packet_key<'a>(
+/// Returns `decrypt_in_place_for_path` of a packet key.
+pub(super) fn export_packet_key<'a>(
     packet_number: u64,
     buffer: &'a mut [u8],
-    material: &Material,
+    material: &KeyMaterial,
     iv: &[u8; NONCE_LEN],
 ) -> Result<&'a [u8], rustls::Error> {
     match buffer.split_first_chunk_mut() {
@@ -65,17 +67,17 @@ pub(super) fn answer_packet_key<'a>(
     }
 }
 
-/// What a header protection key of ours is made of; `None` if it is of another make.
-pub(super) fn ask_header_key(key: &dyn quic::HeaderProtectionKey) -> Option<Material> {
+/// Returns the material of a header protection key, or `None` if it is not one of ours.
+pub(super) fn request_header_key(key: &dyn quic::HeaderProtectionKey) -> Option<KeyMaterial> {
     let mut answer = Zeroizing::new([0; MATERIAL_LEN]);
     key.decrypt_in_place(NO_SAMPLE, &mut 0, &mut *answer).ok()?;
     read(&answer)
 }
 
-/// What a header protection key does about a `buffer` that is longer than any packet
-/// number; false if nobody asked and the number is too long.
+/// Answers `decrypt_in_place` of a header protection key for a `buffer` that is longer than
+/// any packet number. Returns false if this is not a request for the key.
 #[cold]
-pub(super) fn answer_header_key(sample: &[u8], buffer: &mut [u8], material: &Material) -> bool {
+pub(super) fn export_header_key(sample: &[u8], buffer: &mut [u8], material: &KeyMaterial) -> bool {
     match buffer.try_into() {
         Ok(place) if sample == NO_SAMPLE => {
             write(material, place);
@@ -85,17 +87,17 @@ pub(super) fn answer_header_key(sample: &[u8], buffer: &mut [u8], material: &Mat
     }
 }
 
-fn write(material: &Material, out: &mut [u8; MATERIAL_LEN]) {
+fn write(material: &KeyMaterial, out: &mut [u8; MATERIAL_LEN]) {
     let [suite, key @ ..] = out;
     *suite = material.suite() as u8;
     *key = *material.padded_key();
 }
 
-/// What [`write`] wrote; `None` if it was nothing that it could have written.
-fn read(written: &[u8; MATERIAL_LEN]) -> Option<Material> {
+/// Reads what [`write`] has written; `None` if the suite is unknown.
+fn read(written: &[u8; MATERIAL_LEN]) -> Option<KeyMaterial> {
     let [suite, key @ ..] = written;
     let suite = *Suite::ALL.get(usize::from(*suite))?;
-    Some(Material::new(suite, key.get(..suite.key_len())?))
+    Some(KeyMaterial::new(suite, key.get(..suite.key_len())?))
 }
 
 #[cfg(test)]
@@ -107,7 +109,7 @@ mod tests {
         for suite in Suite::ALL {
             let key: Vec<u8> = (1..=suite.key_len() as u8).collect();
             let mut written = [0xff; MATERIAL_LEN];
-            write(&Material::new(suite, &key), &mut written);
+            write(&KeyMaterial::new(suite, &key), &mut written);
             let read = read(&written).unwrap();
             assert_eq!((read.suite(), read.key()), (suite, &key[..]));
         }

@@ -1,4 +1,4 @@
-//! Received bytes of one stream that wait for bytes before them.
+//! Received data of one stream behind a gap.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,17 @@ use super::assembler::BLOCK;
 use super::block::Block;
 use crate::memory;
 
-/// Smallest allocation of a piece, bytes: what the allocator takes for a single one.
+/// Smallest allocation of a piece in bytes: what the allocator uses for a single byte.
 const LEAST: usize = 24;
 
-/// Pieces by the offset at which they start. No two overlap, and all of them lie
-/// beyond what arrived in order.
+/// Pieces of data by their start offset. They do not overlap, and all of them lie behind the data
+/// that arrived in order.
 ///
-/// A piece takes the memory of its bytes, however far it lies from the others. One
-/// that continues another goes into the same memory where there is room, or else into
-/// as much again, so that what follows a lost packet is held in few blocks, with at
-/// most twice the memory of its bytes.
+/// A piece takes memory for its bytes only, whatever its offset. Data that continues a piece is
+/// appended to it if there is room, or else starts a new piece of twice the size. So the data
+/// behind a lost packet is held in few blocks, with at most twice the memory of its bytes.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct OutOfOrder {
     pieces: BTreeMap<u64, Block>,
     /// Bytes in all pieces.
     stored: usize,
@@ -25,7 +24,7 @@ pub(super) struct Ahead {
     charged: usize,
 }
 
-impl Ahead {
+impl OutOfOrder {
     pub(super) fn len(&self) -> usize {
         self.pieces.len()
     }
@@ -38,17 +37,17 @@ impl Ahead {
         self.stored
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.charged.saturating_add(memory::map(&self.pieces))
     }
 
-    /// Where the first piece starts.
+    /// Returns the start offset of the first piece.
     pub(super) fn first(&self) -> Option<u64> {
         self.pieces.first_key_value().map(|(&start, _)| start)
     }
 
-    /// Takes the first piece out.
+    /// Removes the first piece and returns it.
     pub(super) fn pop(&mut self) -> Option<Block> {
         let (_, piece) = self.pieces.pop_first()?;
         self.forget(&piece);
@@ -56,7 +55,7 @@ impl Ahead {
     }
 
     /// Stores `data`, whose last byte lies before the largest offset there is, and
-    /// answers how many of its bytes are new.
+    /// returns how many of its bytes are new.
     pub(super) fn insert(&mut self, start: u64, data: &[u8]) -> usize {
         let (start, data) = self.without_known_front(start, data);
         let (data, covered) = self.without_known_back(start, data);
@@ -70,7 +69,7 @@ impl Ahead {
         data.len().saturating_sub(covered)
     }
 
-    /// What of `data` lies beyond the piece that starts at or before it.
+    /// Returns what of `data` lies beyond the piece that starts at or before it.
     fn without_known_front<'a>(&self, start: u64, data: &'a [u8]) -> (u64, &'a [u8]) {
         let Some((&at, before)) = self.pieces.range(..=start).next_back() else {
             return (start, data);
@@ -80,8 +79,8 @@ impl Ahead {
         (start.max(end), data.get(known..).unwrap_or_default())
     }
 
-    /// What of `data` lies before the first piece that reaches beyond it. Pieces that
-    /// it covers give way to it; answers their bytes as well.
+    /// Returns what of `data` lies before the first piece that reaches beyond it. Pieces that
+    /// it covers give way to it; returns their bytes as well.
     fn without_known_back<'a>(&mut self, start: u64, data: &'a [u8]) -> (&'a [u8], usize) {
         let end = start.saturating_add(offset(data.len()));
         let mut covered = 0_usize;
@@ -98,7 +97,7 @@ impl Ahead {
         (data, covered)
     }
 
-    /// Appends to the piece that ends at `start` what it has room for; answers the
+    /// Appends to the piece that ends at `start` what it has room for; returns the
     /// rest.
     fn continue_piece<'a>(&mut self, start: u64, data: &'a [u8]) -> &'a [u8] {
         let before = self.pieces.range_mut(..start).next_back();
@@ -120,7 +119,7 @@ impl Ahead {
         let room = run.saturating_mul(2).min(BLOCK).max(data.len()).max(LEAST);
         let mut piece = Block::with_room(room);
         let rest = piece.append(data);
-        debug_assert!(rest.is_empty(), "made to fit");
+        debug_assert!(rest.is_empty(), "the piece has room for the data");
         self.charged = self.charged.saturating_add(piece.charge());
         self.pieces.insert(start, piece);
     }
@@ -131,25 +130,25 @@ impl Ahead {
     }
 }
 
-/// The offset after the last byte of a piece.
+/// Returns the offset after the last byte of a piece.
 fn end_of(at: u64, piece: &Block) -> u64 {
     at.saturating_add(offset(piece.len()))
 }
 
-/// A length as an offset.
+/// Returns a length as an offset.
 const fn offset(len: usize) -> u64 {
     len as u64
 }
 
 #[cfg(test)]
-impl Ahead {
-    /// The memory held, added up anew.
+impl OutOfOrder {
+    /// Returns the memory held, added up anew.
     pub(super) fn recount(&self) -> usize {
         let pieces: usize = self.pieces.values().map(Block::charge).sum();
         pieces + memory::map(&self.pieces)
     }
 
-    /// Whether no two pieces overlap, none is empty, and the sums are right.
+    /// Returns whether no two pieces overlap, none is empty, and the sums are right.
     pub(super) fn is_sound(&self) -> bool {
         let mut end = 0;
         let apart = self.pieces.iter().all(|(&start, piece)| {
@@ -160,7 +159,7 @@ impl Ahead {
         apart && self.stored == self.pieces.values().map(Block::len).sum::<usize>()
     }
 
-    /// Where the bytes of the first piece lie.
+    /// Returns where the bytes of the first piece lie.
     pub(super) fn first_bytes(&self) -> *const u8 {
         self.pieces
             .values()
