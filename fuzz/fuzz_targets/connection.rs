@@ -16,9 +16,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::stream::Directionality;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/quic/tests/it/common/mod.rs"]
-mod common;
-use common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 static SETUP: LazyLock<Setup> = LazyLock::new(Setup::new);
 

@@ -16,10 +16,8 @@ use clearway_quic::stream::Directionality;
 use clearway_quic::wire::PacketKind;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/quic/tests/it/common/mod.rs"]
-mod common;
-use common::host::SocketFault;
-use common::{Setup, World, path};
+use clearway_testing::SocketFault;
+use clearway_testing::{Setup, World, path};
 
 static SETUP: LazyLock<Setup> = LazyLock::new(Setup::new);
 

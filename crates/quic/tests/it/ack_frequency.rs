@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_links::{LinkConfig, Path};
+use clearway_testing::{Setup, World, download, path};
 
 fn link(spec: &str) -> LinkConfig {
     spec.parse().expect("a link")

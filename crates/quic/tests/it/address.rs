@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::ConnectionError;
+use clearway_testing::{Setup, World, path};
 
 const CLEAN: &str = "rate=100M delay=5ms queue=250";
 

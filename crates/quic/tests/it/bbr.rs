@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::spiral::{chosen, run_all};
-use crate::common::{Setup, World, download, path};
+use crate::spiral::{chosen, run_all};
 use clearway_recovery::congestion::Algorithm;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, download, path};
 
 /// Seconds that the long fat path is measured for; `CLEARWAY_SECONDS` changes it.
 /// Two probes for bandwidth are in them.

@@ -9,7 +9,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 
-use crate::common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 const LINK: &str = "rate=100M delay=5ms queue=1000";
 const BIDI: Directionality = Directionality::Bidirectional;
@@ -71,7 +71,7 @@ fn writers_resume_when_max_data_arrives() {
         setup.client.streams.receive_budget = 20_000;
         setup.client.streams.stream_window = 20_000;
     });
-    assert!(crate::common::download(
+    assert!(clearway_testing::download(
         &mut world,
         1_000_000,
         Duration::from_secs(30)
@@ -103,7 +103,7 @@ fn small_send_limit_still_delivers_everything() {
         let mut world = world(|setup| setup.server.streams.send_limit = limit);
         let total = (limit as usize * 40).min(1_000_000);
         assert!(
-            crate::common::download(&mut world, total, Duration::from_secs(60)),
+            clearway_testing::download(&mut world, total, Duration::from_secs(60)),
             "{limit} bytes"
         );
     }
@@ -117,13 +117,13 @@ fn limit_buffers_bounds_and_releases_writers_of_live_connection() {
     world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
     let taken: usize = ids.iter().map(|&id| fill(&mut world, id)).sum();
     assert_eq!(taken, 50_000);
-    world.server.events.clear();
+    world.server.app.events.clear();
     world
         .server
         .connection()
         .limit_buffers(usize::MAX, usize::MAX);
     world.flush();
-    let told = world.server.events.values().flatten().count();
+    let told = world.server.app.events.values().flatten().count();
     assert!(told > 0, "writers are told that there is room");
     let more: usize = ids.iter().map(|&id| fill(&mut world, id)).sum();
     assert!(more >= 500_000, "{more} bytes more");

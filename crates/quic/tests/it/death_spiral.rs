@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::common::spiral::{Clock, Run, Spiral, run_all, seeds};
+use crate::spiral::{Clock, Run, Spiral, run_all, seeds};
 use clearway_quic::connection::Config;
 use clearway_recovery::congestion::Algorithm;
 

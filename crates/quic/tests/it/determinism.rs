@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_quic::stream::Directionality;
+use clearway_testing::{Setup, World, path};
 
 /// Handshake and an upload under loss; what the wire saw.
 fn digest(setup: &Setup, seed: u64) -> u64 {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_quic::connection::Event;
 use clearway_quic::stream::{Directionality, ReadError, StreamId};
+use clearway_testing::{Setup, World, path};
 
 const CLEAN: &str = "rate=100M delay=20ms queue=250";
 
@@ -50,7 +50,7 @@ fn read_to_end(world: &mut World, id: StreamId, read: &mut usize) -> bool {
 }
 
 fn was_rejected(world: &World) -> bool {
-    let events = world.client.events.values().flatten();
+    let events = world.client.app.events.values().flatten();
     events
         .into_iter()
         .any(|event| *event == Event::ZeroRttRejected)

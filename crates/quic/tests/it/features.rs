@@ -5,12 +5,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Host, Setup, World, download, path};
 use bytes::Bytes;
 use clearway_links::{Direction, Ecn, Packet};
 use clearway_quic::Instant;
 use clearway_quic::connection::{ConnectionError, Event, UpdateKeysError};
 use clearway_quic::stream::{Directionality, Priority, ReadError, StreamId};
+use clearway_testing::{Host, Setup, World, download, path};
 
 const CLEAN: &str = "rate=20M delay=10ms queue=100";
 
@@ -202,6 +202,7 @@ fn application_close_reaches_peer() {
     assert_eq!(
         world
             .client
+            .app
             .events
             .values()
             .flatten()

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::{Setup, World};
 use clearway_links::{Direction, LinkConfig, Path};
 use clearway_recovery::limit::Limit;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World};
 
 /// 50 Mbit/s, 40 ms, one bandwidth-delay product of queue.
 const LINK: &str = "rate=50M delay=20ms queue=250KB";

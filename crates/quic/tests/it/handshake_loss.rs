@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 /// Seeds run; `HANDSHAKES` changes it.
 const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1000 };

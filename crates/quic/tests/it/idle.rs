@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_links::Packet;
 use clearway_quic::connection::{Connection, Memory};
 use clearway_quic::stream::{Directionality, Priority};
+use clearway_testing::{Setup, World, download, path};
 
 const CLEAN: &str = "rate=20M delay=10ms queue=1000";
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_quic::connection::ConnectionError;
+use clearway_testing::{Setup, World, download, path};
 
 const AGREED: Duration = Duration::from_secs(1);
 

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::{Setup, World, path};
 use clearway_links::{Direction, Ecn, Packet};
 use clearway_quic::connection::PathStats;
 use clearway_quic::path::ecn::{EcnFailure, EcnState};
 use clearway_recovery::congestion::Algorithm;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, path};
 
 fn world(controller: Algorithm, spec: &str) -> World {
     let mut setup = Setup::new();

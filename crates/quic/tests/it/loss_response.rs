@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::spiral::{chosen, run_all};
-use crate::common::{Setup, World, path};
+use crate::spiral::{chosen, run_all};
 use clearway_links::{LinkConfig, Path};
 use clearway_recovery::congestion::Algorithm;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, path};
 
 /// Congestion events that the start is given to be over.
 const WARM_UP: u64 = 20;
@@ -159,7 +159,7 @@ fn response_to_loss_follows_formula() {
 fn interop_path_is_fully_used() {
     let mut world = World::new(Setup::new(), path("rate=10M delay=15ms queue=25", 1), 1);
     world.handshake();
-    let done = crate::common::download(&mut world, 10_000_000, Duration::from_secs(20));
+    let done = clearway_testing::download(&mut world, 10_000_000, Duration::from_secs(20));
     assert!(done);
     let seconds = (world.now - clearway_quic::Instant::ZERO).as_secs_f64();
     let megabits = 80.0 / seconds;

@@ -1,7 +1,5 @@
 //! Two ends in virtual time: what each file tests is in `../README.md`.
 
-mod common;
-
 mod ack_frequency;
 mod address;
 mod bbr;
@@ -9,7 +7,6 @@ mod buffers;
 mod death_spiral;
 mod determinism;
 mod early_data;
-mod explore;
 mod features;
 mod flow_control;
 mod handshake_loss;
@@ -25,6 +22,7 @@ mod restart;
 mod shards;
 #[cfg(feature = "specimens")]
 mod specimens;
+mod spiral;
 mod streams;
 mod transfer;
 mod worlds;

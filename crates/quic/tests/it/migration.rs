@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::{Event, MigrateError};
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
+use clearway_testing::{Setup, World, download, path};
 
 const LINK: &str = "rate=20M delay=10ms queue=100";
 
@@ -209,7 +209,7 @@ fn client_migrates_to_preferred_address() {
     let last = log.iter().rfind(from).expect("data");
     assert_eq!(last.1, SocketAddr::V4(preferred));
     let moved = |event: &Event| matches!(event, Event::PathChanged { .. });
-    assert!(world.client.events.values().flatten().any(moved));
+    assert!(world.client.app.events.values().flatten().any(moved));
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_links::{Direction, Packet};
 use clearway_quic::Instant;
 use clearway_quic::stream::Directionality;
 use clearway_quic::wire::PartialHeader;
+use clearway_testing::{Setup, World, path};
 
 const CLEAN: &str = "rate=100M delay=5ms queue=250";
 
@@ -230,7 +230,7 @@ fn datagrams_with_initials_are_full_and_coalesced() {
 fn single_ack_for_hundreds_of_packets_keeps_transfer_going() {
     let mut world = World::new(Setup::new(), path("rate=100M delay=20ms queue=1000", 6), 6);
     world.handshake();
-    assert!(crate::common::download(
+    assert!(clearway_testing::download(
         &mut world,
         3_000_000,
         Duration::from_secs(10)

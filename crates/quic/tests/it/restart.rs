@@ -11,7 +11,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::stream::{Directionality, WriteError};
 
-use crate::common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 const LINK: &str = "rate=20M delay=10ms queue=1000";
 

@@ -9,8 +9,8 @@ use clearway_quic::connection::{Connection, EndpointEvent, Received};
 use clearway_quic::endpoint::{AdmissionControl, Arrival, Endpoint, Handle, Incoming, Limits};
 use clearway_quic::rng::Rng;
 
-use crate::common::{Setup, UNIX_ORIGIN, World, path};
 use crate::hostile::pair::first_flight;
+use clearway_testing::{Setup, UNIX_ORIGIN, World, path};
 
 const SHARDS: usize = 4;
 

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::spiral::{Clock, Run, Spiral, run_all, seeds};
-use crate::common::{Setup, World, path};
+use crate::spiral::{Clock, Run, Spiral, run_all, seeds};
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::{Config, Counters};
 use clearway_quic::stream::Directionality;
 use clearway_recovery::specimens::Specimen;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, path};
 
 /// Seeds of each death-spiral case.
 const SEEDS: u64 = if cfg!(debug_assertions) { 12 } else { 50 };

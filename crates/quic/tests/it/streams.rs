@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_quic::connection::{Connection, Event};
 use clearway_quic::stream::{Directionality, ReadError, StreamEvent, StreamId};
+use clearway_testing::{Setup, World, path};
 
 /// Reads what there is; true at the end of the stream.
 fn ends(connection: &mut Connection, id: StreamId) -> bool {
@@ -56,7 +56,7 @@ fn requests(total: u64, parallel: u64) -> Cost {
             say(client, id);
             asked += 1;
         }
-        for (_, events) in std::mem::take(&mut world.server.events) {
+        for (_, events) in std::mem::take(&mut world.server.app.events) {
             let server = world.server.connection();
             for event in events {
                 match event {
@@ -70,7 +70,7 @@ fn requests(total: u64, parallel: u64) -> Cost {
                 }
             }
         }
-        for (_, events) in std::mem::take(&mut world.client.events) {
+        for (_, events) in std::mem::take(&mut world.client.app.events) {
             let client = world.client.connection();
             for event in events {
                 if let Event::Stream(StreamEvent::Readable(id)) = event {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_quic::connection::Event;
+use clearway_testing::{Setup, World, download, path};
 
 #[test]
 fn handshake_completes_on_clean_path() {
@@ -44,6 +44,7 @@ fn ten_megabytes_arrive_under_loss_both_ways() {
     assert!(
         !world
             .client
+            .app
             .events
             .values()
             .flatten()

@@ -10,52 +10,52 @@ use super::Host;
 
 /// What one end has heard of one stream.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    pub request: Option<Request>,
-    pub response: Option<Response>,
-    pub informational: Vec<Response>,
-    pub body: Vec<u8>,
-    pub trailers: Option<Vec<Field>>,
-    pub ended: bool,
-    pub reset: Option<Code>,
-    pub stopped: Option<Code>,
-    pub failed: Option<Code>,
-    pub rejected: bool,
-    pub timed_out: Option<Deadline>,
+pub(crate) struct Heard {
+    pub(crate) request: Option<Request>,
+    pub(crate) response: Option<Response>,
+    pub(crate) informational: Vec<Response>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Option<Vec<Field>>,
+    pub(crate) ended: bool,
+    pub(crate) reset: Option<Code>,
+    pub(crate) stopped: Option<Code>,
+    pub(crate) failed: Option<Code>,
+    pub(crate) rejected: bool,
+    pub(crate) timed_out: Option<Deadline>,
 }
 
 /// An application that reads everything and writes what it was told to, as the
 /// transport takes it.
 #[derive(Debug, Default)]
-pub struct Peer {
-    pub heard: BTreeMap<StreamId, Heard>,
+pub(crate) struct Peer {
+    pub(crate) heard: BTreeMap<StreamId, Heard>,
     /// Streams with something to read.
     readable: Vec<StreamId>,
     /// What is left to write: pieces of a body, then trailers and the end.
     writing: BTreeMap<StreamId, (VecDeque<Bytes>, Option<Vec<Field>>)>,
     /// Events of no stream.
-    pub others: Vec<Event>,
+    pub(crate) others: Vec<Event>,
 }
 
 impl Peer {
-    pub fn heard(&mut self, id: StreamId) -> &mut Heard {
+    pub(crate) fn heard(&mut self, id: StreamId) -> &mut Heard {
         self.heard.entry(id).or_default()
     }
 
     /// Writes a body in pieces, then trailers if any, then the end.
-    pub fn write(&mut self, id: StreamId, pieces: Vec<Bytes>, trailers: Option<Vec<Field>>) {
+    pub(crate) fn write(&mut self, id: StreamId, pieces: Vec<Bytes>, trailers: Option<Vec<Field>>) {
         self.writing.insert(id, (pieces.into(), trailers));
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.writing.is_empty()
     }
 
     /// Takes the events of `host`, reads and writes; answers the requests that
     /// arrived.
-    pub fn turn(&mut self, host: &mut Host) -> Vec<(StreamId, Request)> {
+    pub(crate) fn turn(&mut self, host: &mut Host) -> Vec<(StreamId, Request)> {
         let mut requests = Vec::new();
-        while let Some(event) = host.events.pop_front() {
+        while let Some(event) = host.app.events.pop_front() {
             self.on_event(event, &mut requests);
         }
         for id in core::mem::take(&mut self.readable) {

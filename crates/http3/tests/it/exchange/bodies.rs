@@ -201,7 +201,7 @@ fn many(path: &str, seed: u64, count: usize, at_once: usize) {
     for (i, id) in sent.iter().enumerate() {
         assert_eq!(talk.client.heard(*id).body, format!("/{i}").as_bytes());
     }
-    assert_eq!(talk.world.server.http().counters().requests, count as u64);
+    assert_eq!(talk.world.server.app.counters().requests, count as u64);
     talk.settle();
 }
 
@@ -366,11 +366,11 @@ fn header_sections_have_a_limit_both_ways() {
     // A client that has not heard the limit yet sends it, and hears 431.
     let mut world = World::new(setup, CALM, 1);
     world.connect();
-    world.must("keys", |world| !world.client.quic().is_handshaking());
+    world.must("keys", |world| !world.client.connection().is_handshaking());
     let mut talk = Talk::new(world);
     let id = talk.request(&large, true);
     let heard = talk.answer(id, |_, _, _, _| panic!("taken"));
     assert_eq!(heard.response.as_ref().map(|r| r.status), Some(431));
-    assert_eq!(talk.world.server.http().counters().too_large, 1);
+    assert_eq!(talk.world.server.app.counters().too_large, 1);
     talk.settle();
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clearway_http3::{BodyError, Code, Event, Response, SendError};
+use clearway_quic::Role;
 
 use crate::common::{Peer, pattern};
 use crate::exchange::talk::{Talk, get, post, respond};
@@ -31,7 +32,7 @@ fn a_client_that_loses_interest() {
         |_, _, _, _| {},
         |_, server| server.heard(id).stopped == Some(Code::REQUEST_CANCELLED),
     );
-    assert_eq!(talk.world.server.http().counters().abandoned, 1);
+    assert_eq!(talk.world.server.app.counters().abandoned, 1);
     let next = talk.request(&get(), true);
     let heard = talk.answer(next, |world, _, id, _| {
         respond(world, id, &Response::new(200), "still here");
@@ -117,7 +118,7 @@ fn a_graceful_shutdown_loses_nothing() {
                 && client.heard(second).ended
         },
     );
-    assert!(talk.world.server.http().is_going_away());
+    assert!(talk.world.server.app.is_going_away());
     talk.settle();
 }
 
@@ -134,7 +135,7 @@ fn requests_after_the_last_word_can_be_repeated_elsewhere() {
         |client, _| client.heard(id).rejected,
     );
     talk.settle();
-    assert_eq!(talk.world.server.http().counters().rejected, 1);
+    assert_eq!(talk.world.server.app.counters().rejected, 1);
 }
 
 #[test]
@@ -147,8 +148,8 @@ fn an_idle_connection_is_small() {
     talk.settle();
     // Longer than a connection waits before it rests.
     talk.world.run_for(Duration::from_secs(3));
-    for end in [&mut talk.world.client, &mut talk.world.server] {
-        let (http, quic) = end.split();
+    for role in [Role::Client, Role::Server] {
+        let (http, quic) = talk.world.host(role).split();
         assert!(quic.take_rested());
         http.release();
         let size = size_of::<clearway_http3::Connection>();

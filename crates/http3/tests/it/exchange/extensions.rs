@@ -147,7 +147,7 @@ fn priorities_reach_the_scheduler() {
         |_, server| server.heard(late).request.is_some(),
     );
     assert_eq!(
-        talk.world.server.http().priority(late),
+        talk.world.server.app.priority(late),
         Some(Priority::default())
     );
     let (http, quic) = talk.world.client.split();
@@ -161,7 +161,7 @@ fn priorities_reach_the_scheduler() {
         |_, _, _, _| {},
         |_, server| server.others.contains(&changed),
     );
-    assert_eq!(talk.world.server.http().priority(late), Some(first));
+    assert_eq!(talk.world.server.app.priority(late), Some(first));
 }
 
 /// A first connection for a ticket, then a request in 0-RTT while the server's
@@ -171,19 +171,20 @@ fn early(change: impl FnOnce(&mut clearway_http3::Config)) -> (Talk, StreamId) {
     setup.server.extended_connect = true;
     let mut world = World::calm(setup);
     world.run_for(Duration::from_secs(1));
-    let known = *world.client.http().peer_settings().expect("settings");
+    let known = *world.client.app.peer_settings().expect("settings");
     assert!(known.enable_connect_protocol);
     world
         .client
-        .quic()
+        .connection()
         .close(clearway_quic::Instant::ZERO, 0x100, b"");
     world.run_for(Duration::from_secs(5));
     world
         .client
+        .app
         .configure(|config| config.remembered = Some(known));
-    world.server.configure(change);
+    world.server.app.configure(change);
     world.connect();
-    assert!(world.client.quic().has_zero_rtt());
+    assert!(world.client.connection().has_zero_rtt());
     let (http, quic) = world.client.split();
     http.start(quic);
     // Allowed by what is remembered.
@@ -203,8 +204,11 @@ fn remembered_settings_allow_early_requests() {
         },
         |client, _| client.heard(id).response.is_some(),
     );
-    assert_eq!(talk.world.client.quic().zero_rtt_accepted(), Some(true));
-    assert_eq!(talk.world.client.closed, None);
+    assert_eq!(
+        talk.world.client.connection().zero_rtt_accepted(),
+        Some(true)
+    );
+    assert_eq!(talk.world.client.app.closed, None);
 }
 
 #[test]

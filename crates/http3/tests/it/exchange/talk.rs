@@ -75,10 +75,10 @@ impl Talk {
         self.world.run_for(Duration::from_millis(500));
         self.client.turn(&mut self.world.client);
         self.server.turn(&mut self.world.server);
-        assert_eq!(self.world.client.http().open_requests(), 0);
-        assert_eq!(self.world.server.http().open_requests(), 0);
+        assert_eq!(self.world.client.app.open_requests(), 0);
+        assert_eq!(self.world.server.app.open_requests(), 0);
         assert_eq!(
-            (&self.world.client.closed, &self.world.server.closed),
+            (&self.world.client.app.closed, &self.world.server.app.closed),
             (&None, &None)
         );
     }

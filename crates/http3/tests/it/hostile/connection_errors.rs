@@ -145,7 +145,7 @@ fn critical_streams_stay_open() {
         }),
         ("our control stream is refused", closed, |duel| {
             let id = duel.first_uni_of_victim();
-            let quic = duel.world.host(duel.hostile).quic();
+            let quic = duel.world.host(duel.hostile).connection();
             quic.stop(id, 0x100).expect("stops");
         }),
     ]);
@@ -448,7 +448,7 @@ fn datagrams_name_a_stream() {
     };
     for datagram in [&[][..], &[0x40], &[0xff, 255, 255, 255, 255, 255, 255, 255]] {
         let mut duel = Duel::with(Role::Client, setup());
-        let quic = duel.world.client.quic();
+        let quic = duel.world.client.connection();
         quic.send_datagram(bytes::Bytes::copy_from_slice(datagram))
             .expect("sends");
         duel.run();
@@ -458,7 +458,7 @@ fn datagrams_name_a_stream() {
     }
     // One for a stream that is not is dropped (RFC 9297 §2.1).
     let mut duel = Duel::with(Role::Client, setup());
-    let quic = duel.world.client.quic();
+    let quic = duel.world.client.connection();
     quic.send_datagram(bytes::Bytes::from_static(b"\x09x"))
         .expect("sends");
     duel.run();

@@ -42,7 +42,12 @@ fn wait_for(
     (0..900).find(|&second| {
         each(duel, second);
         duel.world.run_for(Duration::from_secs(1));
-        duel.world.server.events.drain(..).any(|event| done(&event))
+        duel.world
+            .server
+            .app
+            .events
+            .drain(..)
+            .any(|event| done(&event))
     })?;
     Some(duel.world.now.saturating_since(begun).as_secs())
 }
@@ -106,8 +111,8 @@ fn header_section_that_dribbles_in_is_rejected() {
     });
     assert_eq!(code, Some(Code::REQUEST_REJECTED));
     assert_within(MINUTE, second);
-    assert_eq!(duel.world.server.http().counters().timed_out, 1);
-    assert_eq!(duel.world.server.http().open_requests(), 0);
+    assert_eq!(duel.world.server.app.counters().timed_out, 1);
+    assert_eq!(duel.world.server.app.open_requests(), 0);
     duel.assert_serves();
 }
 
@@ -131,7 +136,7 @@ fn stream_without_a_byte_is_not_timed_and_not_a_request() {
     duel.assert_serves();
     duel.world.run_for(Duration::from_secs(70));
     assert_eq!(duel.refusal(silent), (None, None));
-    assert_eq!(duel.world.server.http().counters().timed_out, 0);
+    assert_eq!(duel.world.server.app.counters().timed_out, 0);
     duel.world.run_for(Duration::from_secs(15));
     assert_eq!(duel.closed(), Some(Code::NO_ERROR), "idle");
 }
@@ -197,7 +202,7 @@ fn body_that_nobody_reads_is_not_timed() {
         |_, _| {},
         |event| matches!(event, Event::TimedOut { .. } | Event::Closed(_)),
     );
-    assert_eq!((second, duel.world.server.closed), (None, None));
+    assert_eq!((second, duel.world.server.app.closed.clone()), (None, None));
 }
 
 #[test]
@@ -235,23 +240,23 @@ fn responses_that_get_no_credit_are_cut() {
             respond(&mut duel, id, 100_000);
         }
         duel.run();
-        let held = duel.world.server.quic().memory_by_part().streams;
+        let held = duel.world.server.connection().memory_by_part().streams;
         assert!(held > 100_000, "{held} bytes");
         duel.world.run_for(Duration::from_secs(58));
-        assert_eq!(duel.world.server.http().counters().timed_out, 0);
+        assert_eq!(duel.world.server.app.counters().timed_out, 0);
         duel.world.run_for(Duration::from_secs(10));
         let what = format!("stream {stream}, connection {connection}");
-        assert_eq!(duel.world.server.http().counters().timed_out, 20, "{what}");
-        assert_eq!(duel.world.server.http().open_requests(), 0, "{what}");
-        assert_eq!(duel.world.server.http().undelivered(), 0, "{what}");
+        assert_eq!(duel.world.server.app.counters().timed_out, 20, "{what}");
+        assert_eq!(duel.world.server.app.open_requests(), 0, "{what}");
+        assert_eq!(duel.world.server.app.undelivered(), 0, "{what}");
         for id in ids {
             let cancelled = Some(Code::REQUEST_CANCELLED);
             assert_eq!(duel.refusal(id), (cancelled, None), "{what}");
         }
         duel.run();
-        let held = duel.world.server.quic().memory_by_part().streams;
+        let held = duel.world.server.connection().memory_by_part().streams;
         assert!(held < 16_000, "{what}: {held} bytes");
-        assert_eq!(duel.world.server.closed, None, "{what}");
+        assert_eq!(duel.world.server.app.closed, None, "{what}");
     }
 }
 
@@ -295,11 +300,11 @@ fn response_that_is_taken_by_the_byte_is_cut_after_five_minutes() {
     let mut refused = None;
     for second in 0..900 {
         if second % 20 == 0 {
-            let read = duel.world.client.quic().read_chunk(id, 20);
+            let read = duel.world.client.connection().read_chunk(id, 20);
             taken += read.ok().flatten().map_or(0, |bytes| bytes.len());
         }
         duel.world.run_for(Duration::from_secs(1));
-        if duel.world.server.http().counters().timed_out > 0 {
+        if duel.world.server.app.counters().timed_out > 0 {
             refused = Some(second);
             break;
         }
@@ -320,12 +325,12 @@ fn response_that_is_taken_slowly_is_sent_to_its_end() {
     let mut taken = 0;
     for second in 0..1_200 {
         if second % 4 == 0 {
-            let read = duel.world.client.quic().read_chunk(id, 2_000);
+            let read = duel.world.client.connection().read_chunk(id, 2_000);
             taken += read.ok().flatten().map_or(0, |bytes| bytes.len());
         }
         duel.world.run_for(Duration::from_secs(1));
     }
-    assert_eq!(duel.world.server.http().counters().timed_out, 0);
+    assert_eq!(duel.world.server.app.counters().timed_out, 0);
     assert!(taken > 100_000, "{taken} bytes taken");
 }
 
@@ -351,7 +356,7 @@ fn responses_that_wait_for_others_are_not_cut() {
     );
     let took = talk.world.now.saturating_since(started);
     assert!(took > Duration::from_secs(120), "{took:?}");
-    assert_eq!(talk.world.server.http().counters().timed_out, 0);
+    assert_eq!(talk.world.server.app.counters().timed_out, 0);
     for id in ids {
         assert_eq!(talk.client.heard(id).body.len(), 400_000);
     }
@@ -370,14 +375,14 @@ fn response_without_credit_is_cut_beside_one_that_gets_on() {
     }
     let mut read = 0;
     for _ in 0..70 {
-        let chunk = duel.world.client.quic().read_chunk(taken, 4_000);
+        let chunk = duel.world.client.connection().read_chunk(taken, 4_000);
         read += chunk.ok().flatten().map_or(0, |bytes| bytes.len());
         duel.world.run_for(Duration::from_secs(1));
     }
     assert!(read > 100_000, "{read} bytes");
-    assert_eq!(duel.world.server.http().counters().timed_out, 1);
-    assert_eq!(duel.world.server.http().undelivered(), 0);
-    assert_eq!(duel.world.server.http().open_requests(), 1);
+    assert_eq!(duel.world.server.app.counters().timed_out, 1);
+    assert_eq!(duel.world.server.app.undelivered(), 0);
+    assert_eq!(duel.world.server.app.open_requests(), 1);
     assert_eq!(duel.refusal(left).0, Some(Code::REQUEST_CANCELLED));
     assert_eq!(duel.refusal(taken).0, None);
 }
@@ -424,7 +429,7 @@ fn handler_may_take_its_time() {
         |_, _| {},
         |event| matches!(event, Event::TimedOut { .. } | Event::Closed(_)),
     );
-    assert_eq!((second, duel.world.server.closed.clone()), (None, None));
+    assert_eq!((second, duel.world.server.app.closed.clone()), (None, None));
     let (http, quic) = duel.world.server.split();
     http.respond(quic, id, &Response::new(200), false)
         .expect("responds");
@@ -438,7 +443,7 @@ fn handler_may_take_its_time() {
         },
         |event| matches!(event, Event::TimedOut { .. } | Event::Closed(_)),
     );
-    assert_eq!((second, duel.world.server.closed), (None, None));
+    assert_eq!((second, duel.world.server.app.closed.clone()), (None, None));
 }
 
 #[test]
@@ -446,10 +451,10 @@ fn idle_connection_says_goaway_and_closes_without_an_error() {
     let mut duel = duel();
     duel.assert_serves();
     duel.world.run_for(Duration::from_secs(73));
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.closed, None);
     let going = (0..200).any(|_| {
         duel.world.run_for(Duration::from_millis(50));
-        duel.world.server.http().is_going_away()
+        duel.world.server.app.is_going_away()
     });
     assert!(going, "no GOAWAY");
     // Too late, and told so: it can be sent elsewhere.
@@ -463,9 +468,13 @@ fn idle_connection_says_goaway_and_closes_without_an_error() {
 fn connection_that_only_dribbles_is_idle() {
     let mut duel = duel();
     let mut second = 0;
-    while duel.world.server.closed.is_none() {
+    while duel.world.server.app.closed.is_none() {
         if second % 10 == 0
-            && let Some(id) = duel.world.client.quic().open(Directionality::Bidirectional)
+            && let Some(id) = duel
+                .world
+                .client
+                .connection()
+                .open(Directionality::Bidirectional)
         {
             duel.write(id, &get()[..3]);
         }
@@ -499,7 +508,7 @@ fn drain_has_its_deadline() {
     http.shutdown(quic);
     http.shutdown(quic);
     duel.world.run_for(Duration::from_secs(19));
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.closed, None);
     duel.world.run_for(Duration::from_secs(2));
     assert_eq!(duel.closed(), Some(Code::NO_ERROR));
 }
@@ -521,24 +530,24 @@ fn deadlines_can_be_turned_off() {
     for id in [dribbled, body, stalled] {
         assert_eq!(duel.refusal(id), (None, None));
     }
-    assert_eq!(duel.world.server.http().counters().timed_out, 0);
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.counters().timed_out, 0);
+    assert_eq!(duel.world.server.app.closed, None);
 }
 
 /// A client has no deadlines: it may wait for a server as long as it likes.
 #[test]
 fn client_waits_for_ever() {
     let mut world = World::new(alive(), CALM, 3);
-    world.raw = Some(Role::Server);
+    world.set_raw(Role::Server);
     world.handshake();
     let (http, quic) = world.client.split();
     let id = http
         .request(quic, &Request::get("localhost", "/"), true)
         .expect("a request");
     world.run_for(Duration::from_secs(3_600));
-    assert_eq!(world.client.http().next_timeout(), None);
-    assert_eq!(world.client.http().open_requests(), 1);
-    assert_ne!(world.client.closed, Some(ConnectionError::IdleTimeout));
+    assert_eq!(world.client.app.next_timeout(), None);
+    assert_eq!(world.client.app.open_requests(), 1);
+    assert_ne!(world.client.app.closed, Some(ConnectionError::IdleTimeout));
     let (http, quic) = world.client.split();
     http.cancel(quic, id);
 }

@@ -24,7 +24,7 @@ fn one_abandoned(duel: &mut Duel) {
     let id = duel.bidi(&get());
     duel.world.flush();
     duel.reset(id, 0x10c);
-    let quic = duel.world.client.quic();
+    let quic = duel.world.client.connection();
     quic.stop(id, 0x10c).expect("stops");
 }
 
@@ -53,7 +53,7 @@ fn resets_at_a_bearable_rate_are_forgiven() {
             http.cancel(quic, id);
         }
     }
-    assert_eq!(duel.world.server.http().counters().abandoned, 60);
+    assert_eq!(duel.world.server.app.counters().abandoned, 60);
     duel.assert_serves();
 }
 
@@ -77,8 +77,8 @@ fn more_requests_than_we_serve() {
     let refusals: Vec<_> = ids.iter().map(|id| duel.refusal(*id).0).collect();
     let rejected = Some(Code::REQUEST_REJECTED);
     assert_eq!(refusals, [None, None, None, rejected, rejected]);
-    assert_eq!(duel.world.server.http().counters().rejected, 2);
-    assert_eq!(duel.world.server.http().open_requests(), 3);
+    assert_eq!(duel.world.server.app.counters().rejected, 2);
+    assert_eq!(duel.world.server.app.open_requests(), 3);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn priorities_of_requests_that_never_come() {
         duel.write(control, &frame(PRIORITY_UPDATE, &update));
     }
     duel.run();
-    let http = duel.world.server.http();
+    let http = &duel.world.server.app;
     assert_eq!(http.counters().priorities_dropped, 400);
     assert!(http.memory() < 16 << 10, "{} bytes", http.memory());
     duel.assert_serves();
@@ -150,12 +150,12 @@ fn a_huge_unknown_frame_costs_no_memory() {
     let id = duel.bidi(&huge);
     let mut written = 0;
     while written < 4 << 20 {
-        let quic = duel.world.client.quic();
+        let quic = duel.world.client.connection();
         written += quic.write(id, &[0; 16_384]).unwrap_or(0);
         duel.world.run_for(core::time::Duration::from_millis(5));
     }
     duel.run();
-    let http = duel.world.server.http();
+    let http = &duel.world.server.app;
     assert!(http.counters().skipped >= 4 << 20);
     assert!(http.memory() < 16 << 10, "{} bytes", http.memory());
     duel.assert_serves();
@@ -174,7 +174,7 @@ fn header_sections_that_never_end() {
         duel.bidi(&section);
     }
     duel.run();
-    let memory = duel.world.server.http().memory();
+    let memory = duel.world.server.app.memory();
     assert!(memory < 50 * (4096 * 2 + 1024), "{memory} bytes");
     duel.assert_serves();
 }
@@ -191,8 +191,8 @@ fn blocked_streams_are_bounded() {
         duel.bidi(&section);
     }
     duel.run();
-    assert_eq!(duel.world.server.http().counters().blocked_sections, 16);
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.counters().blocked_sections, 16);
+    assert_eq!(duel.world.server.app.closed, None);
     duel.bidi(&section);
     assert_eq!(duel.closed(), Some(Code::QPACK_DECOMPRESSION_FAILED));
 }
@@ -234,7 +234,7 @@ fn duplicates_without_end_are_charged() {
     let burst = clearway_http3::Limits::default().table_updates_burst;
     duel.write(encoder, &vec![0; burst as usize - 10]);
     duel.run();
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.closed, None);
     duel.write(encoder, &vec![0; 2 * burst as usize]);
     assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
 }
@@ -273,7 +273,7 @@ fn cancellations_without_end_are_charged() {
     let decoder = duel.uni(&[3]);
     duel.write(decoder, &[0x44].repeat(40));
     duel.run();
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.closed, None);
     duel.write(decoder, &[0x44].repeat(40));
     assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
 }
@@ -313,7 +313,7 @@ fn unfinished_header_sections_have_a_budget() {
         duel.world.run_for(core::time::Duration::from_millis(30));
     }
     duel.run();
-    let http = duel.world.server.http();
+    let http = &duel.world.server.app;
     let memory = http.memory();
     assert!(memory < budget + (100 << 10), "{memory} bytes");
     assert!(http.counters().rejected >= 90, "{:?}", http.counters());
@@ -322,7 +322,7 @@ fn unfinished_header_sections_have_a_budget() {
     duel.assert_serves();
     // What is given up makes room.
     for id in ids.drain(..4) {
-        let host = duel.world.client.quic();
+        let host = duel.world.client.connection();
         let _ = host.reset(id, 0x10c);
     }
     duel.run();
@@ -343,7 +343,7 @@ fn announced_header_sections_reserve_nothing() {
         duel.bidi(&section);
     }
     duel.run();
-    let http = duel.world.server.http();
+    let http = &duel.world.server.app;
     assert_eq!((http.open_requests(), http.counters().rejected), (800, 0));
     let memory = http.memory();
     assert!(memory < 800 * 700, "{memory} bytes");
@@ -365,7 +365,7 @@ fn sections_of_very_many_fields_are_too_large() {
             _ => false,
         });
         assert_eq!(told, taken, "{fields} fields");
-        let too_large = duel.world.server.http().counters().too_large;
+        let too_large = duel.world.server.app.counters().too_large;
         assert_eq!(too_large, u64::from(!taken));
         duel.assert_serves();
     }
@@ -375,12 +375,12 @@ fn sections_of_very_many_fields_are_too_large() {
 #[test]
 fn streams_without_a_type_hold_little() {
     let mut duel = Duel::new(Role::Client);
-    while let Some(id) = (duel.world.client.quic()).open(Directionality::Unidirectional) {
+    while let Some(id) = (duel.world.client.connection()).open(Directionality::Unidirectional) {
         // The first byte of an integer of eight.
         duel.write(id, &[0xc0]);
     }
     duel.run();
-    let memory = duel.world.server.http().memory();
+    let memory = duel.world.server.app.memory();
     assert!(memory < 8 << 10, "{memory} bytes");
     duel.assert_serves();
 }
@@ -398,7 +398,7 @@ fn reset_of_a_stream_that_waits_for_the_table_frees_its_place() {
         duel.reset(id, 0x10c);
         duel.run();
     }
-    let http = duel.world.server.http();
+    let http = &duel.world.server.app;
     assert_eq!(http.counters().blocked_sections, 40);
     assert_eq!(http.open_requests(), 0);
     duel.assert_serves();

@@ -106,7 +106,7 @@ impl Duel {
     }
 
     pub fn open(&mut self, directionality: Directionality) -> StreamId {
-        let quic = self.world.host(self.hostile).quic();
+        let quic = self.world.host(self.hostile).connection();
         quic.open(directionality).expect("a stream")
     }
 
@@ -132,18 +132,18 @@ impl Duel {
     }
 
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) {
-        let quic = self.world.host(self.hostile).quic();
+        let quic = self.world.host(self.hostile).connection();
         let written = quic.write(id, bytes);
         assert_eq!(written, Ok(bytes.len()), "on {id}");
     }
 
     pub fn finish(&mut self, id: StreamId) {
-        let quic = self.world.host(self.hostile).quic();
+        let quic = self.world.host(self.hostile).connection();
         quic.finish(id).expect("finishes");
     }
 
     pub fn reset(&mut self, id: StreamId, code: u64) {
-        let quic = self.world.host(self.hostile).quic();
+        let quic = self.world.host(self.hostile).connection();
         quic.reset(id, code).expect("resets");
     }
 
@@ -164,7 +164,7 @@ impl Duel {
     pub fn events(&mut self) -> Vec<Event> {
         self.run();
         let victim = self.world.host(self.hostile.peer());
-        victim.events.drain(..).collect()
+        victim.app.events.drain(..).collect()
     }
 
     /// The code with which the victim closes the connection.
@@ -177,15 +177,15 @@ impl Duel {
     pub fn refusal(&mut self, id: StreamId) -> (Option<Code>, Option<Code>) {
         self.run();
         let host = self.world.host(self.hostile);
-        assert!(host.closed.is_none(), "closed: {:?}", host.closed);
-        let stopped = host.quic_events.iter().find_map(|event| match event {
+        assert!(host.app.closed.is_none(), "closed: {:?}", host.app.closed);
+        let stopped = host.app.quic_events.iter().find_map(|event| match event {
             QuicEvent::Stream(StreamEvent::Stopped { id: other, code }) if *other == id => {
                 Some(Code(*code))
             }
             _ => None,
         });
         let reset = loop {
-            match host.quic().read_chunk(id, 1 << 16) {
+            match host.connection().read_chunk(id, 1 << 16) {
                 Ok(Some(_)) => {}
                 Err(ReadError::Reset(code)) => break Some(Code(code)),
                 Ok(None) | Err(ReadError::Blocked | ReadError::Unknown) => break None,
@@ -197,7 +197,7 @@ impl Duel {
     /// All the victim sent on a stream so far, and whether it ended.
     pub fn heard(&mut self, id: StreamId) -> (Vec<u8>, bool) {
         self.run();
-        let quic = self.world.host(self.hostile).quic();
+        let quic = self.world.host(self.hostile).connection();
         let mut all = Vec::new();
         loop {
             match quic.read_chunk(id, 1 << 16) {
@@ -228,7 +228,7 @@ impl Duel {
 impl Duel {
     /// The victim's first unidirectional stream: its control stream.
     pub fn first_uni_of_victim(&mut self) -> StreamId {
-        let quic = self.world.host(self.hostile).quic();
+        let quic = self.world.host(self.hostile).connection();
         quic.accept(Directionality::Unidirectional)
             .expect("a stream")
     }

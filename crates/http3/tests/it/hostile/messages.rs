@@ -19,8 +19,8 @@ fn refused(bytes: &[u8], code: Code, what: &str) {
         .iter()
         .any(|event| matches!(event, Event::Request { .. }));
     assert!(!heard, "{what}: {events:?}");
-    assert_eq!(duel.world.server.http().counters().malformed, 1, "{what}");
-    assert_eq!(duel.world.server.http().open_requests(), 0, "{what}");
+    assert_eq!(duel.world.server.app.counters().malformed, 1, "{what}");
+    assert_eq!(duel.world.server.app.open_requests(), 0, "{what}");
     duel.assert_serves();
 }
 
@@ -153,7 +153,7 @@ fn answered(request: &Request, bytes: &[u8]) -> (Vec<Event>, Result<Vec<u8>, Bod
     let mut events = duel.events();
     let read = duel.read_all(id);
     events.extend(duel.events());
-    assert_eq!(duel.world.client.closed, None);
+    assert_eq!(duel.world.client.app.closed, None);
     (events, read)
 }
 
@@ -249,8 +249,8 @@ fn header_sections_beyond_the_limit() {
         let id = duel.whole(&headers(&[&request("GET")[..], more].concat()));
         let (bytes, ended) = duel.heard(id);
         assert!(ended && !bytes.is_empty(), "an answer");
-        assert_eq!(duel.world.server.http().counters().too_large, 1);
-        assert_eq!(duel.world.server.http().open_requests(), 0);
+        assert_eq!(duel.world.server.app.counters().too_large, 1);
+        assert_eq!(duel.world.server.app.open_requests(), 0);
     }
     let mut duel = Duel::with(Role::Server, setup);
     let id = duel.ask(&Request::get("a", "/"));

@@ -108,12 +108,12 @@ fn answers_stopped_on_their_way_are_charged() {
         let body = Bytes::from_static(&[7; 3000]);
         http.respond_with(quic, id, &Response::new(200), body)
             .expect("responds");
-        let quic = duel.world.client.quic();
+        let quic = duel.world.client.connection();
         quic.stop(id, 0x10c).expect("stops");
     }
-    assert_eq!(duel.world.server.http().open_requests(), 0);
+    assert_eq!(duel.world.server.app.open_requests(), 0);
     assert_eq!(duel.closed(), Some(Code::EXCESSIVE_LOAD));
-    assert_eq!(duel.world.server.http().counters().abandoned, 21);
+    assert_eq!(duel.world.server.app.counters().abandoned, 21);
 }
 
 /// Only what was delivered makes up for what was abandoned.
@@ -133,8 +133,8 @@ fn answered_requests_make_up_for_as_many_abandoned_ones() {
         let (http, quic) = duel.world.server.split();
         http.cancel(quic, id);
     }
-    assert_eq!(duel.world.server.http().counters().abandoned, 100);
-    assert_eq!(duel.world.server.closed, None);
+    assert_eq!(duel.world.server.app.counters().abandoned, 100);
+    assert_eq!(duel.world.server.app.closed, None);
     duel.assert_serves();
 }
 

@@ -127,8 +127,8 @@ fn a_response_to_a_request_that_was_cancelled() {
     let events = duel.events();
     let response = events.iter().any(|e| matches!(e, Event::Response { .. }));
     assert!(!response, "{events:?}");
-    assert_eq!(duel.world.client.closed, None);
-    assert_eq!(duel.world.client.http().open_requests(), 0);
+    assert_eq!(duel.world.client.app.closed, None);
+    assert_eq!(duel.world.client.app.open_requests(), 0);
 }
 
 #[test]

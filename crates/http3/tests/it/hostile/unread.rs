@@ -110,7 +110,7 @@ fn wrong_frame_after_the_answer_closes_the_connection() {
         duel.run();
         answer(&mut duel, id);
         duel.run();
-        assert_eq!(duel.world.server.http().open_requests(), 0, "{what}");
+        assert_eq!(duel.world.server.app.open_requests(), 0, "{what}");
         duel.write(id, &bytes);
         assert_eq!(duel.closed(), Some(code), "{what}");
     }
@@ -181,7 +181,7 @@ fn rest_of_an_answered_request_is_passed_over() {
     duel.finish(id);
     let (reset, stopped) = duel.refusal(id);
     assert_eq!((reset, stopped), (None, None));
-    assert_eq!(duel.world.server.http().open_requests(), 0);
+    assert_eq!(duel.world.server.app.open_requests(), 0);
     duel.assert_serves();
 }
 
@@ -198,11 +198,11 @@ fn large_body_of_an_answered_request_is_stopped() {
     let mut written = 0;
     while duel.refusal(id).1.is_none() {
         assert!(written < 1 << 20, "never stopped");
-        let quic = duel.world.client.quic();
+        let quic = duel.world.client.connection();
         written += quic.write(id, &[0; 8192]).unwrap_or(0);
     }
     assert!(written <= 128 << 10, "stopped after {written} bytes");
-    let memory = duel.world.server.http().memory();
+    let memory = duel.world.server.app.memory();
     assert!(memory < 16 << 10, "{memory} bytes");
     duel.assert_serves();
 }
@@ -227,7 +227,7 @@ fn reset_is_told_while_nobody_reads() {
             events.contains(&Event::Reset { stream: id, code }),
             "{events:?}"
         );
-        assert_eq!(duel.world.server.http().counters().abandoned, 1);
+        assert_eq!(duel.world.server.app.counters().abandoned, 1);
         for _ in 0..2 {
             assert_eq!(duel.read_all(id), Err(BodyError::Reset(code)));
         }
@@ -244,11 +244,11 @@ fn unread_body_stays_with_the_client() {
     let id = duel.bidi(&post);
     let mut written = 0;
     for _ in 0..400 {
-        let quic = duel.world.client.quic();
+        let quic = duel.world.client.connection();
         written += quic.write(id, &[0; 16_384]).unwrap_or(0);
         duel.world.run_for(core::time::Duration::from_millis(5));
     }
-    let memory = duel.world.server.http().memory();
+    let memory = duel.world.server.app.memory();
     assert!(memory < 16 << 10, "{memory} bytes");
     let window = Setup::default().server_quic.streams.stream_window;
     let limit = usize::try_from(window).expect("a size") + (64 << 10);

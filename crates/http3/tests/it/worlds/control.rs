@@ -10,11 +10,11 @@ use clearway_quic::{Instant, Role};
 
 use super::state_of;
 use super::vocabulary::{CAPACITY, INSERT};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use crate::hostile::forger::{
     CANCEL_PUSH, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH,
     PUSH_PROMISE, RESERVED, SETTINGS, frame, varints,
 };
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 /// Streams that the peer opens at most.
 const STREAMS: u64 = 3;

@@ -11,8 +11,8 @@ use clearway_quic::{Instant, Role};
 use super::grammar::{Grammar, Instruction, Read, Sending, Then, Told};
 use super::state_of;
 use super::vocabulary::{CAPACITY, FORBIDDEN, INSERT, Said};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use crate::hostile::forger::PUSH_PROMISE;
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 /// One thing that happens, on the `n`th stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,8 +10,8 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::PacketKind;
 use clearway_quic::wire::frame::kind;
 
-use crate::common::path;
 use crate::hostile::pair::{HostilePair, Numbers, fields, raw};
+use clearway_testing::path;
 
 /// Largest, delay 0, no more ranges, `first` numbers before the largest.
 fn ack(largest: u64, first: u64) -> Vec<u8> {
@@ -249,5 +249,5 @@ fn skipped_packet_numbers_do_not_grow_received_ranges() {
     pair.world.run_for(Duration::from_secs(1));
     pair.still_serves();
     let closed = |events: &Vec<Event>| events.iter().any(|e| matches!(e, Event::Closed(_)));
-    assert!(!pair.world.server.events.values().any(closed));
+    assert!(!pair.world.server.app.events.values().any(closed));
 }

@@ -13,8 +13,8 @@ use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::wire::retry::Retry;
 use clearway_quic::wire::{PacketKind, PartialHeader, Version, negotiation};
 
-use crate::common::{Setup, World};
 use crate::hostile::pair::{HostilePair, LINK, first_flight, raw, weighed};
+use clearway_testing::{Setup, World};
 
 /// The client's connection IDs, from its first datagram: destination, source.
 fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {

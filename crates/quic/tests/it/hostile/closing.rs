@@ -9,8 +9,8 @@ use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::wire::PacketKind;
 
-use crate::common::Setup;
 use crate::hostile::pair::{HostilePair, LINK, first_flight, weighed};
+use clearway_testing::Setup;
 
 /// CONNECTION_CLOSE of type 0x1c, without an error.
 const CLOSE: &[u8] = &[0x1c, 0, 0, 0];

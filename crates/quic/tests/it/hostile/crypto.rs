@@ -9,9 +9,9 @@ use clearway_quic::error::Code;
 use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, PacketKind};
 
-use crate::common::Setup;
 use crate::hostile::initials::{cid, crypto, initial};
 use crate::hostile::pair::{HostilePair, IDLE_MEMORY, LINK, bytes, weighed};
+use clearway_testing::Setup;
 
 /// Twice what is buffered beyond the read position.
 const BUFFERED: usize = 128 << 10;

@@ -7,8 +7,8 @@ use clearway_quic::Role;
 use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::wire::PacketKind;
 
-use crate::common::{Setup, World, path};
 use crate::hostile::pair::{HostilePair, LINK, first_flight, weighed};
+use clearway_testing::{Setup, World, path};
 
 /// When `role`'s end gives up a handshake that its peer keeps alive with PINGs of
 /// `kind` every five seconds and never completes.

@@ -14,8 +14,8 @@ use clearway_quic::rng::Rng;
 use clearway_quic::wire::header::{LongHeader, LongKind, UnprotectedHeader};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
-use crate::common::{Setup, UNIX_ORIGIN, World};
 use crate::hostile::pair::{LINK, bytes, first_flight, weighed};
+use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
 /// A client's Initial packet in a datagram of 1,200 bytes.
 pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u8]) -> Vec<u8> {

@@ -9,8 +9,8 @@ use clearway_quic::endpoint::Handle;
 use clearway_quic::error::Code;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, World};
 use crate::hostile::pair::{LINK, first_flight, weighed};
+use clearway_testing::{Setup, World};
 
 fn setup(retry_above: usize, refuse_above: usize) -> Setup {
     let mut setup = Setup::new();

@@ -12,7 +12,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::{Frame, PacketKind, Writer};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Meter, Setup, World, path};
+use clearway_testing::{Meter, Setup, World, path};
 
 /// The way between both ends.
 pub(crate) const LINK: &str = "rate=100M delay=5ms";

@@ -11,8 +11,8 @@ use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::wire::{Frame, Frames, PacketKind};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, download, download_watched, path};
 use crate::hostile::pair::{HostilePair, LINK, bytes};
+use clearway_testing::{Setup, World, download, download_watched, path};
 
 const PING: &[u8] = &[0x01];
 

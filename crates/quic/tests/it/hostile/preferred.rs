@@ -13,8 +13,8 @@ use clearway_quic::stream::{Directionality, WriteError};
 use clearway_quic::wire::{Frames, PacketKind, PartialHeader};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, download, path};
 use crate::hostile::pair::{HostilePair, LINK, Numbers, fields};
+use clearway_testing::{Setup, World, download, path};
 
 /// Challenges that a path gets in the three PTOs of its validation, one each.
 const CHALLENGES: usize = 3;

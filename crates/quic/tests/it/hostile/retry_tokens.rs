@@ -15,9 +15,9 @@ use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader};
 use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
-use crate::common::setup::identity;
-use crate::common::{Setup, World};
 use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, weighed};
+use clearway_testing::identity;
+use clearway_testing::{Setup, World};
 
 /// Largest UDP payload there is.
 const MAX_DATAGRAM: usize = 65_527;

@@ -13,8 +13,8 @@ use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, UNIX_ORIGIN, World};
 use crate::hostile::pair::{LINK, weighed};
+use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
 type Caught = Arc<Mutex<Vec<Packet>>>;
 

@@ -13,7 +13,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::{PacketKind, Writer};
 use proptest::prelude::*;
 
-use crate::common::{Setup, World, host::Host, host::SocketFault, path};
+use clearway_testing::{Host, Setup, SocketFault, World, path};
 
 /// What a victim may hold: its receive and send budgets and what it keeps for later.
 const MEMORY_BOUND: usize = 8 << 20;

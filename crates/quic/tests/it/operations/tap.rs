@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use clearway_links::{Direction, Packet};
 
-use crate::common::World;
+use clearway_testing::World;
 
 /// Datagrams that can be replayed: the newest.
 const KEPT: usize = 64;

@@ -11,7 +11,7 @@ use clearway_quic::cid::remote::RemoteCids;
 use clearway_quic::cid::{ConnectionId, NewCid, ResetToken};
 use clearway_quic::path::PathId;
 
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 /// The active_connection_id_limit that the user of the IDs announces.
 const LIMIT: u64 = 3;

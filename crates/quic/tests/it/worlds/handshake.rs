@@ -19,8 +19,8 @@ use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::stream::Directionality;
 use clearway_quic::wire::retry::MAX_TOKEN_LEN;
 
-use crate::common::{Filter, Setup, World as Pair, path};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::{Filter, Setup, World as Pair, path};
 
 /// Datagrams on their way in one direction; the sender's others are lost.
 const IN_FLIGHT: usize = 4;

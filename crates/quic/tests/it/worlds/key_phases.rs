@@ -15,8 +15,8 @@ use clearway_quic::crypto::{OneRttKeys, TAG_LEN};
 use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, KeyChange, Keys, Secrets, ServerConnection, Version};
 
-use crate::common::Setup;
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::Setup;
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 const HEADER_LEN: usize = 5;
 

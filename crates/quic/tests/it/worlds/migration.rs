@@ -5,7 +5,7 @@ mod client;
 mod server;
 mod victim;
 
-use crate::explore::{Bounds, ExpectClean, explore_by_replay};
+use clearway_testing::explore::{Bounds, ExpectClean, explore_by_replay};
 use client::ClientWorld;
 use server::ServerWorld;
 

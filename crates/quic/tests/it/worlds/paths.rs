@@ -6,7 +6,7 @@ mod client;
 mod network;
 mod server;
 
-use crate::explore::{Bounds, ExpectClean, explore};
+use clearway_testing::explore::{Bounds, ExpectClean, explore};
 use client::ClientWorld;
 use server::{Alphabet, ServerWorld};
 

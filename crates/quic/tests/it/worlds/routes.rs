@@ -23,9 +23,9 @@ use clearway_quic::crypto::{ReplayFilter, ResetKey, RetryToken, TokenKey};
 use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Incoming, ServerConfig};
 use clearway_quic::rng::Rng;
 
-use crate::common::{Setup, UNIX_ORIGIN};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use crate::hostile::initials::{cid, crypto, initial};
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::{Setup, UNIX_ORIGIN};
 
 /// Connections that are accepted in one sequence.
 const ACCEPTED: u64 = 3;

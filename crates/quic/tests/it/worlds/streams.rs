@@ -20,7 +20,7 @@ use clearway_quic::Instant;
 use clearway_quic::stream::{StreamContent, Streams};
 use clearway_quic::wire::Writer;
 
-use crate::explore::{Bounds, ExpectClean, explore_by_replay};
+use clearway_testing::explore::{Bounds, ExpectClean, explore_by_replay};
 
 const RTT: Duration = Duration::from_millis(100);
 

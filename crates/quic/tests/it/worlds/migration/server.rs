@@ -7,9 +7,9 @@ use clearway_quic::path::Addresses;
 use clearway_quic::wire::Frame;
 
 use super::victim::{Victim, address};
-use crate::common::Setup;
-use crate::explore::World;
 use crate::hostile::pair::bytes;
+use clearway_testing::Setup;
+use clearway_testing::explore::World;
 
 const PING: &[u8] = &[0x01];
 

@@ -15,9 +15,9 @@ use clearway_quic::path::validation::{ChallengeData, ValidationState};
 use clearway_quic::wire::{Frame, Frames, PacketKind};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, path};
-use crate::explore::fingerprint_of;
 use crate::hostile::pair::bytes;
+use clearway_testing::explore::fingerprint_of;
+use clearway_testing::{Setup, World, path};
 
 /// Steps without an end mean a busy loop.
 const MAX_STEPS: usize = 1000;

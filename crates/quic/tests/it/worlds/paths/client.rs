@@ -4,7 +4,7 @@ use clearway_quic::Role;
 use clearway_quic::path::Addresses;
 
 use super::network::{FULL, Network, PTO};
-use crate::explore::World;
+use clearway_testing::explore::World;
 
 /// Which address of the client's, and which of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use clearway_quic::path::{Addresses, Path, PathId};
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 
-use crate::explore::fingerprint_of;
+use clearway_testing::explore::fingerprint_of;
 
 /// The connection's PTO; unmeasured paths are given 999 ms for each.
 pub(super) const PTO: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use clearway_quic::path::Addresses;
 use clearway_quic::path::paths::Place;
 
 use super::network::{FULL, Network, PTO, SMALL};
-use crate::explore::World;
+use clearway_testing::explore::World;
 
 /// Where a packet comes from: the client's address, and which of ours it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use clearway_quic::wire::{Frame, Frames};
 use super::arrivals::Arrivals;
 use super::model::{Receiving, Sending, WINDOW};
 use super::{Packet, content, fill, ride};
-use crate::explore::{World, fingerprint_of};
+use clearway_testing::explore::{World, fingerprint_of};
 
 /// Packets on their way in one direction at once.
 const IN_FLIGHT: usize = 2;

@@ -11,7 +11,7 @@ use clearway_quic::wire::Frames;
 use super::arrivals::Arrivals;
 use super::model::{Receiving, Sending, WINDOW};
 use super::{Packet, content, fill, ride};
-use crate::explore::{World, fingerprint_of};
+use clearway_testing::explore::{World, fingerprint_of};
 
 const STREAM: u64 = 0;
 

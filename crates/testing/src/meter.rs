@@ -1,38 +1,42 @@
-//! How much memory an end holds at most.
+//! The largest memory of one end.
 
 use clearway_quic::Role;
 use clearway_quic::connection::{Connection, Memory};
 
 use super::Host;
 
-/// The most memory that one end held, weighed after every step, and the bound
-/// it is checked against when the world ends.
+/// Records the largest memory of one end after every step, and checks it against a bound when the
+/// world is dropped.
+#[derive(Debug)]
 pub struct Meter {
     pub(super) role: Role,
+    /// The most that the end may use, bytes.
     pub bound: usize,
+    /// The most that it has used so far, bytes.
     pub peak: usize,
-    /// What the newest connection was made of then.
+    /// The memory of the newest connection at the peak.
     parts: Memory,
-    weighings: u64,
+    measurements: u64,
 }
 
 impl Meter {
-    /// Weighs `role`'s end.
+    /// Creates a meter for the end `role`.
+    #[must_use]
     pub fn new(role: Role, bound: usize) -> Self {
         Self {
             role,
             bound,
             peak: 0,
             parts: Memory::default(),
-            weighings: 0,
+            measurements: 0,
         }
     }
 
-    pub(super) fn weigh(&mut self, host: &Host) {
-        let held = host.memory();
-        self.weighings += 1;
-        if held > self.peak {
-            self.peak = held;
+    pub(super) fn measure<A>(&mut self, host: &Host<A>) {
+        let used = host.memory();
+        self.measurements += 1;
+        if used > self.peak {
+            self.peak = used;
             let newest = host.connections.values().next_back();
             self.parts = newest.map(Connection::memory_by_part).unwrap_or_default();
         }
@@ -49,12 +53,15 @@ impl Drop for Meter {
             bound,
             peak,
             parts,
-            weighings,
+            measurements,
         } = *self;
-        assert!(weighings > 0, "the {role:?} was never weighed");
+        assert!(
+            measurements > 0,
+            "the memory of the {role:?} was never measured"
+        );
         assert!(
             peak <= bound,
-            "the {role:?} held {peak} bytes, over {bound}: {parts:?}"
+            "the {role:?} used {peak} bytes, over the bound of {bound}: {parts:?}"
         );
     }
 }

@@ -42,6 +42,7 @@
 //! **Replays must be deterministic.** [`explore_by_replay`] compares fingerprints
 //! when it comes back to a state and panics if they differ.
 
+#[cfg(test)]
 mod tests;
 
 use std::collections::HashSet;
@@ -51,7 +52,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What is explored: a state machine, everything around it that it needs, and
 /// the events that may happen to it.
-pub(crate) trait World {
+pub trait World {
     /// One thing that may happen.
     type Event: Clone + fmt::Debug + Eq + Hash;
 
@@ -74,7 +75,7 @@ pub(crate) trait World {
 }
 
 /// A fingerprint of 16 bytes from anything that can be hashed.
-pub(crate) fn fingerprint_of(state: &impl Hash) -> Vec<u8> {
+pub fn fingerprint_of(state: &impl Hash) -> Vec<u8> {
     digest(state).to_be_bytes().to_vec()
 }
 
@@ -91,17 +92,17 @@ fn digest(state: &impl Hash) -> u128 {
 
 /// How far to go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub struct Bounds {
     /// Events in the longest sequence.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// States after which no new level is begun. Bounds memory.
-    pub(crate) states: usize,
+    pub states: usize,
 }
 
 impl Bounds {
     /// `depth` events, or as many as the environment's `CLEARWAY_DEPTH` says, and
     /// ten million states.
-    pub(crate) fn to_depth(depth: usize) -> Self {
+    pub fn to_depth(depth: usize) -> Self {
         let chosen = std::env::var("CLEARWAY_DEPTH").ok();
         Self {
             depth: chosen.and_then(|n| n.parse().ok()).unwrap_or(depth),
@@ -110,30 +111,30 @@ impl Bounds {
     }
 
     /// Another bound on states.
-    pub(crate) fn with_states(self, states: usize) -> Self {
+    pub fn with_states(self, states: usize) -> Self {
         Self { states, ..self }
     }
 }
 
 /// What a walk without a finding covered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Report {
+pub struct Report {
     /// The machine's name.
-    pub(crate) name: String,
+    pub name: String,
     /// Different events seen.
-    pub(crate) alphabet: usize,
+    pub alphabet: usize,
     /// Length of the longest sequences walked.
-    pub(crate) depth: usize,
+    pub depth: usize,
     /// Different states reached, the first included.
-    pub(crate) states: usize,
+    pub states: usize,
     /// Events applied.
-    pub(crate) transitions: usize,
+    pub transitions: usize,
     /// States in which nothing can happen any more.
-    pub(crate) terminal: usize,
+    pub terminal: usize,
     /// Every sequence of any length leads to one of these states.
-    pub(crate) exhausted: bool,
+    pub exhausted: bool,
     /// The bound on states ended the walk before the bound on depth.
-    pub(crate) cut: bool,
+    pub cut: bool,
 }
 
 impl fmt::Display for Report {
@@ -158,13 +159,13 @@ impl fmt::Display for Report {
 
 /// A sequence of events after which something does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Finding<E> {
+pub struct Finding<E> {
     /// The machine's name.
-    pub(crate) name: String,
+    pub name: String,
     /// The shortest sequence that shows it.
-    pub(crate) events: Vec<E>,
+    pub events: Vec<E>,
     /// What does not hold, or what the panic said.
-    pub(crate) what: String,
+    pub what: String,
 }
 
 impl<E: fmt::Debug> fmt::Display for Finding<E> {
@@ -179,10 +180,10 @@ impl<E: fmt::Debug> fmt::Display for Finding<E> {
 }
 
 /// How a walk ended.
-pub(crate) type Outcome<E> = Result<Report, Box<Finding<E>>>;
+pub type Outcome<E> = Result<Report, Box<Finding<E>>>;
 
 /// What a test does with an [`Outcome`].
-pub(crate) trait ExpectClean {
+pub trait ExpectClean {
     /// The report, which is also printed (`--nocapture` shows it).
     ///
     /// # Panics
@@ -208,7 +209,7 @@ impl<E: fmt::Debug> ExpectClean for Outcome<E> {
 ///
 /// # Errors
 /// The first finding.
-pub(crate) fn explore<W: World + Clone>(name: &str, start: W, bounds: Bounds) -> Outcome<W::Event> {
+pub fn explore<W: World + Clone>(name: &str, start: W, bounds: Bounds) -> Outcome<W::Event> {
     let mut search = Search::begin(name, &start)?;
     let mut level = vec![(0, start)];
     while search.may_continue(level.len(), bounds) {
@@ -234,7 +235,7 @@ pub(crate) fn explore<W: World + Clone>(name: &str, start: W, bounds: Bounds) ->
 ///
 /// # Panics
 /// If a repeated sequence leads to another state than before.
-pub(crate) fn explore_by_replay<W: World>(
+pub fn explore_by_replay<W: World>(
     name: &str,
     start: impl Fn() -> W,
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! What both ends agree on before they meet.
+//! The configuration of both ends.
 
 use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,22 +11,31 @@ use clearway_quic::crypto::{
 use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory, Limits, ServerConfig};
 use clearway_quic::rng::Rng;
 
-/// What both ends agree on before they meet.
-#[derive(Clone)]
+/// The configuration of a client and a server that trust each other.
+#[derive(Clone, Debug)]
 pub struct Setup {
+    /// The transport configuration of the client.
     pub client: Config,
+    /// The transport configuration of the server.
     pub server: Config,
+    /// The TLS configuration of the client.
     pub client_crypto: Arc<rustls::ClientConfig>,
+    /// The TLS configuration of the server.
     pub server_crypto: Arc<rustls::ServerConfig>,
+    /// The sessions that the client has stored.
     pub sessions: Arc<ClientSessions>,
+    /// Whether the server answers every first Initial with a Retry.
     pub always_retry: bool,
+    /// The limits of the server.
     pub limits: Limits,
+    /// The preferred address that the server announces.
     pub preferred: Option<SocketAddrV4>,
-    /// Bytes of both ends' connection IDs.
+    /// Length of the connection IDs of both ends in bytes.
     pub cid_len: usize,
 }
 
-/// A certificate and its key, PEM; one for all tests of a binary.
+/// Returns a certificate for "localhost" and its key in PEM form, made once for the process.
+#[must_use]
 pub fn identity() -> (String, String) {
     static IDENTITY: OnceLock<(String, String)> = OnceLock::new();
     IDENTITY.get_or_init(make_identity).clone()
@@ -41,8 +50,25 @@ fn make_identity() -> (String, String) {
     (cert.pem(), key.serialize_pem())
 }
 
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Setup {
+    /// Creates the default configuration with the application protocol "test".
+    #[must_use]
     pub fn new() -> Self {
+        Self::with_alpn("test")
+    }
+
+    /// Creates the default configuration with the application protocol `alpn`.
+    ///
+    /// # Panics
+    /// If the configuration cannot be built.
+    #[must_use]
+    pub fn with_alpn(alpn: &str) -> Self {
         let (cert, key) = identity();
         let sessions = Arc::new(ClientSessions::new(16));
         let roots = Roots::from_pem(cert.as_bytes()).expect("roots");
@@ -51,12 +77,12 @@ impl Setup {
             client: Config::default(),
             server: Config::default(),
             client_crypto: ClientCrypto::new(roots)
-                .alpn(["test"])
+                .alpn([alpn])
                 .sessions(sessions.clone())
                 .build()
                 .expect("client settings"),
             server_crypto: ServerCrypto::new(identity)
-                .alpn(["test"])
+                .alpn([alpn])
                 .early_data(true)
                 .build()
                 .expect("server settings"),
@@ -68,8 +94,12 @@ impl Setup {
         }
     }
 
-    /// A server with other certificates than `new` gives:
-    /// `chain` and the key of its first, all PEM.
+    /// Creates a configuration with another certificate chain than [`new`](Self::new): `chain`, issued
+    /// by `root`, and the key of its first certificate, all PEM.
+    ///
+    /// # Panics
+    /// If the configuration cannot be built.
+    #[must_use]
     pub fn with_identity(root: &str, chain: &str, key: &str) -> Self {
         let mut this = Self::new();
         let roots = Roots::from_pem(root.as_bytes()).expect("roots");
@@ -85,7 +115,8 @@ impl Setup {
         this
     }
 
-    pub(super) fn client_endpoint(&self, rng: &mut Rng) -> EndpointConfig {
+    /// Returns the configuration of the client's endpoint.
+    pub fn client_endpoint(&self, rng: &mut Rng) -> EndpointConfig {
         EndpointConfig {
             generator: self.generator(),
             ..EndpointConfig::client(Arc::new(self.client.clone()), rng)
@@ -97,6 +128,8 @@ impl Setup {
         Arc::new(move || Box::new(RandomGenerator::new(len)))
     }
 
+    /// Returns the configuration of the server's endpoint.
+    #[must_use]
     pub fn server_endpoint(&self) -> EndpointConfig {
         EndpointConfig {
             transport: Arc::new(self.server.clone()),

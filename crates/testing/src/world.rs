@@ -1,16 +1,4 @@
-//! Two endpoints in virtual time, over a modelled path.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "each test binary uses a part"
-)]
-
-pub mod bulk;
-pub mod host;
-mod meter;
-pub mod setup;
-pub mod spiral;
+//! A client, a server, a clock and a path between them.
 
 use std::time::Duration;
 
@@ -18,53 +6,93 @@ use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::Connect;
 use clearway_quic::endpoint::{Endpoint, Handle};
 use clearway_quic::rng::Rng;
-use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
+use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
 
-pub use host::Host;
-pub use meter::Meter;
-pub use setup::Setup;
+use super::{Application, EventLog, Host, Meter, Setup};
 
-/// Wall time of virtual time zero, in Unix seconds.
-pub const UNIX_ORIGIN: u64 = 1_800_000_000;
-
-/// Steps without the clock moving that mean a busy loop.
+/// Number of steps without progress of the clock that is taken for a busy loop.
 const MAX_STALLED: u32 = 1000;
 
-/// Sees every datagram before it is sent; false drops it.
+/// Is called with every datagram before it is sent. The datagram is dropped if it returns false.
 pub type Filter = Box<dyn FnMut(Direction, &mut Packet) -> bool>;
 
-/// A client, a server, and what lies between.
-pub struct World {
+/// A client, a server, a clock and a path between them.
+pub struct World<A = EventLog> {
+    /// The configuration of both ends, for connections that begin from now on.
     pub setup: Setup,
+    /// Virtual time.
     pub now: Instant,
-    pub client: Host,
-    pub server: Host,
+    /// The client.
+    pub client: Host<A>,
+    /// The server.
+    pub server: Host<A>,
+    /// The path between them.
     pub path: Path,
-    /// Steps taken, to bound a run that does not end.
+    /// Number of steps so far, to bound a run that does not end.
     pub steps: u64,
-    /// Digest of every datagram's time, direction and size.
+    /// Digest of the time, direction and size of every datagram.
     pub digest: u64,
-    /// Steps since the clock moved.
+    /// Number of steps since the clock last moved.
     stalled: u32,
-    /// Stands before the client.
+    /// The NAT before the client.
     pub nat: Option<Nat>,
-    /// Called for every datagram before it is sent: false drops it.
+    /// Is called with every datagram before it is sent.
     pub filter: Option<Filter>,
-    /// Weighs one end after every datagram, timer and flush.
+    /// Measures the memory of one end after every datagram, timer and flush.
     pub meter: Option<Meter>,
 }
 
+impl<A> core::fmt::Debug for World<A> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("World")
+            .field("now", &self.now)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
+    }
+}
+
 impl World {
+    /// Creates a world whose ends record their events.
+    #[must_use]
     pub fn new(setup: Setup, path: Path, seed: u64) -> Self {
+        Self::with_applications(setup, path, seed, EventLog::default(), EventLog::default())
+    }
+
+    /// Restarts the server: it loses all state but its configuration, which is that of `setup`.
+    pub fn restart_server(&mut self, seed: u64) {
+        let endpoint = Endpoint::new(self.setup.server_endpoint(), rng(seed));
+        let address = self.server.address.to_string();
+        self.server = Host::new(&address, endpoint, EventLog::default());
+    }
+}
+
+impl<A: Application> World<A> {
+    /// Creates a world with an application on each end.
+    #[must_use]
+    pub fn with_applications(
+        setup: Setup,
+        path: Path,
+        seed: u64,
+        client_app: A,
+        server_app: A,
+    ) -> Self {
         let mut rng = rng(seed);
         let client = setup.client_endpoint(&mut rng);
         let server = setup.server_endpoint();
         Self {
             setup,
             now: Instant::ZERO,
-            client: Host::new("10.0.0.1:5000", Endpoint::new(client, rng.child("client"))),
-            server: Host::new("10.0.0.2:443", Endpoint::new(server, rng.child("server"))),
+            client: Host::new(
+                "10.0.0.1:5000",
+                Endpoint::new(client, rng.child("client")),
+                client_app,
+            ),
+            server: Host::new(
+                "10.0.0.2:443",
+                Endpoint::new(server, rng.child("server")),
+                server_app,
+            ),
             path,
             steps: 0,
             stalled: 0,
@@ -75,22 +103,27 @@ impl World {
         }
     }
 
-    fn weigh(&mut self) {
+    fn measure(&mut self) {
         if let Some(meter) = &mut self.meter {
-            meter.weigh(match meter.role {
+            meter.measure(match meter.role {
                 Role::Client => &self.client,
                 Role::Server => &self.server,
             });
         }
     }
 
-    /// The server forgets everything but its settings, which are `setup`'s.
-    pub fn restart_server(&mut self, seed: u64) {
-        let endpoint = Endpoint::new(self.setup.server_endpoint(), rng(seed));
-        self.server = Host::new(&self.server.address.to_string(), endpoint);
+    /// Returns one end.
+    pub fn host(&mut self, role: Role) -> &mut Host<A> {
+        match role {
+            Role::Client => &mut self.client,
+            Role::Server => &mut self.server,
+        }
     }
 
-    /// Begins a client connection.
+    /// Begins a connection of the client.
+    ///
+    /// # Panics
+    /// If the endpoint cannot connect.
     pub fn connect(&mut self) -> Handle {
         let (handle, connection) = self
             .client
@@ -106,17 +139,20 @@ impl World {
                 },
             )
             .expect("connects");
-        self.client.connections.insert(handle, connection);
+        self.client.begin(handle, connection);
         handle
     }
 
-    /// Lets everything that can happen now happen, then moves the clock to the
-    /// next event. False: nothing is left to happen.
+    /// Sends and receives everything that is due now, then moves the clock to the next event.
+    /// Returns false if there is none.
     pub fn step(&mut self) -> bool {
         self.step_to(Instant::from_nanos(u64::MAX))
     }
 
-    /// Like `step`, but no further than `end`.
+    /// Same as [`step`](Self::step), but moves the clock no further than `end`.
+    ///
+    /// # Panics
+    /// If the clock has not moved for many steps: an end has a busy timer.
     pub fn step_to(&mut self, end: Instant) -> bool {
         self.steps += 1;
         self.flush();
@@ -145,11 +181,11 @@ impl World {
         }
         self.client.handle_timeouts(self.now);
         self.server.handle_timeouts(self.now);
-        self.weigh();
+        self.measure();
         true
     }
 
-    /// Hands a datagram to the end it is for, now.
+    /// Delivers a datagram now.
     pub fn deliver(&mut self, direction: Direction, mut packet: Packet) {
         let now = Time(self.now.as_nanos());
         if direction == Direction::Down
@@ -165,7 +201,7 @@ impl World {
         if let Some(response) = host.receive(self.now, packet) {
             self.send(back, response);
         }
-        self.weigh();
+        self.measure();
     }
 
     fn send(&mut self, direction: Direction, mut packet: Packet) {
@@ -189,21 +225,21 @@ impl World {
         let _ = self.path.send(Time(self.now.as_nanos()), direction, packet);
     }
 
-    /// Sends what both ends have to send.
+    /// Sends everything that both ends have to send.
     pub fn flush(&mut self) {
-        self.weigh();
+        self.measure();
         let mut out = Vec::new();
         self.client
             .transmit(self.now, |packet| out.push((Direction::Up, packet)));
         self.server
             .transmit(self.now, |packet| out.push((Direction::Down, packet)));
-        self.weigh();
+        self.measure();
         for (direction, packet) in out {
             self.send(direction, packet);
         }
     }
 
-    /// What must hold once both ends have said all they can say.
+    /// Sends everything, then checks the invariants of all connections.
     pub fn check(&mut self) {
         self.flush();
         for host in [&self.client, &self.server] {
@@ -213,7 +249,7 @@ impl World {
         }
     }
 
-    /// Steps until `done`, at most until `limit` of virtual time.
+    /// Runs until `done` returns true, for at most `limit` of virtual time. Returns whether it did.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
         loop {
@@ -227,12 +263,15 @@ impl World {
         }
     }
 
-    /// Runs for `time`, whatever happens.
+    /// Runs for `time`.
     pub fn run_for(&mut self, time: Duration) {
         self.run_until(time, |_| false);
     }
 
-    /// The client asks for something on a stream of its own, which it leaves open.
+    /// Opens a stream of the client, writes a few bytes to it and leaves it open.
+    ///
+    /// # Panics
+    /// If the stream cannot be opened.
     pub fn ask(&mut self) -> StreamId {
         let client = self.client.connection();
         let id = client
@@ -242,7 +281,10 @@ impl World {
         id
     }
 
-    /// Connects and runs until both ends have confirmed the handshake.
+    /// Connects, and runs until both ends have confirmed the handshake.
+    ///
+    /// # Panics
+    /// If they have not after ten seconds.
     pub fn handshake(&mut self) {
         self.connect();
         let done = self.run_until(Duration::from_secs(10), |world| {
@@ -252,86 +294,35 @@ impl World {
         });
         assert!(
             done,
-            "no handshake: client {:?}, server {:?}",
-            world_error(&mut self.client),
-            world_error(&mut self.server)
+            "the handshake did not complete: client {:?}, server {:?}",
+            newest_error(&self.client),
+            newest_error(&self.server)
         );
     }
 }
 
-fn world_error(host: &mut Host) -> Option<String> {
+fn newest_error<A>(host: &Host<A>) -> Option<String> {
     let connection = host.connections.values().next_back()?;
     connection.error().map(ToString::to_string)
 }
 
+/// Returns a random number generator for a seed.
 fn rng(seed: u64) -> Rng {
-    Rng::from_seed(*blake(seed))
-}
-
-/// 32 bytes from a number.
-fn blake(seed: u64) -> Box<[u8; 32]> {
-    let mut out = Box::new([0; 32]);
-    for (i, chunk) in out.chunks_mut(8).enumerate() {
+    let mut bytes = [0; 32];
+    for (i, chunk) in bytes.chunks_mut(8).enumerate() {
         let word = (seed + 1)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(i as u32 * 13);
         chunk.copy_from_slice(&word.to_be_bytes());
     }
-    out
+    Rng::from_seed(bytes)
 }
 
-/// A path from a specification, both ways.
+/// Returns a path with the same link both ways, from its specification.
+///
+/// # Panics
+/// If the specification is invalid.
+#[must_use]
 pub fn path(spec: &str, seed: u64) -> Path {
     Path::symmetric(&spec.parse().expect("a link"), seed)
-}
-
-/// Downloads `total` bytes on one stream and checks every one of them.
-pub fn download(world: &mut World, total: usize, limit: Duration) -> bool {
-    download_watched(world, total, limit, |_| {})
-}
-
-/// As `download`, with a look at the world after every step.
-pub fn download_watched(
-    world: &mut World,
-    total: usize,
-    limit: Duration,
-    mut watch: impl FnMut(&mut World),
-) -> bool {
-    let id = world.ask();
-    world.client.connection().finish(id).expect("finishes");
-    let (mut written, mut read, mut accepted) = (0, 0, None);
-    world.run_until(limit, |world| {
-        watch(world);
-        let server = world.server.connection();
-        accepted = accepted.or_else(|| server.accept(Directionality::Bidirectional));
-        if let Some(id) = accepted {
-            while written < total {
-                let piece: Vec<u8> = (written..total.min(written + 65_536))
-                    .map(|i| i as u8)
-                    .collect();
-                match server.write(id, &piece) {
-                    Ok(n) => written += n,
-                    Err(WriteError::Blocked) => break,
-                    Err(error) => panic!("write: {error:?}"),
-                }
-                if written == total {
-                    server.finish(id).expect("finishes");
-                }
-            }
-        }
-        let client = world.client.connection();
-        loop {
-            match client.read_chunk(id, usize::MAX) {
-                Ok(Some(chunk)) => {
-                    for byte in chunk {
-                        assert_eq!(byte, read as u8, "at {read}");
-                        read += 1;
-                    }
-                }
-                Ok(None) => return true,
-                Err(ReadError::Blocked) => return false,
-                Err(error) => panic!("read: {error:?}"),
-            }
-        }
-    }) && read == total
 }

@@ -7,7 +7,7 @@ use clearway_links::{LinkConfig, Path};
 use clearway_quic::Instant;
 use clearway_quic::connection::Config;
 
-use super::{Setup, World, download_watched};
+use clearway_testing::{Setup, World, download_watched};
 
 const TOTAL: usize = 10_000_000;
 const RTT: Duration = Duration::from_millis(10);
@@ -15,7 +15,7 @@ const LOSSY: Duration = Duration::from_secs(2);
 
 /// When the two seconds begin, and which way they lose.
 #[derive(Clone, Copy, Debug)]
-pub enum Clock {
+pub(crate) enum Clock {
     /// a: with the first 1-RTT data, towards the client.
     Data,
     /// b: with the first datagram, both ways.
@@ -24,28 +24,28 @@ pub enum Clock {
 
 /// One world; what the server sends with is in `server`.
 #[derive(Clone, Debug)]
-pub struct Spiral {
-    pub server: Config,
+pub(crate) struct Spiral {
+    pub(crate) server: Config,
     /// Packets for which the client sends an ACK: 1 or 2.
-    pub ack_every: u64,
-    pub jitter_us: u64,
-    pub clock: Clock,
+    pub(crate) ack_every: u64,
+    pub(crate) jitter_us: u64,
+    pub(crate) clock: Clock,
     /// The way to the client releases packets on ticks of 1 ms, so that one ACK
     /// answers both packets of a burst whatever else makes the client speak.
-    pub ticks: bool,
+    pub(crate) ticks: bool,
     /// The whole download has to be done by then.
-    pub limit: Duration,
-    pub seed: u64,
+    pub(crate) limit: Duration,
+    pub(crate) seed: u64,
 }
 
 /// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub(crate) struct Run {
     /// From the first datagram to the last byte; `None`: not within the limit.
-    pub time: Option<Duration>,
+    pub(crate) time: Option<Duration>,
     /// Round trips from the first packet heard after the loss to the last moment
     /// at which the window held no packet more than its floor.
-    pub rounds_at_floor: u64,
+    pub(crate) rounds_at_floor: u64,
 }
 
 impl Spiral {
@@ -83,7 +83,7 @@ impl Spiral {
     }
 
     /// Runs it.
-    pub fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> Run {
         let mut world = World::new(self.setup(), self.path(), self.seed);
         let clean_from = match self.clock {
             Clock::Data => {
@@ -161,18 +161,18 @@ impl Floor {
 }
 
 /// Seeds from the environment's `CLEARWAY_SEEDS`, or so many.
-pub fn seeds(usual: u64) -> u64 {
+pub(crate) fn seeds(usual: u64) -> u64 {
     chosen("CLEARWAY_SEEDS", usual)
 }
 
 /// A number from the environment, or the usual one.
-pub fn chosen(variable: &str, usual: u64) -> u64 {
+pub(crate) fn chosen(variable: &str, usual: u64) -> u64 {
     let chosen = std::env::var(variable).ok();
     chosen.and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
 /// All cases, over all cores, answered in their order.
-pub fn run_all<C: Sync, R: Send>(cases: &[C], run: impl Fn(&C) -> R + Sync) -> Vec<R> {
+pub(crate) fn run_all<C: Sync, R: Send>(cases: &[C], run: impl Fn(&C) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use clearway_links::Packet;
+use clearway_links::{Ecn, Packet};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::{Connection, Event, Received};
@@ -12,38 +12,82 @@ use clearway_quic::path::ecn::Mark;
 
 use super::UNIX_ORIGIN;
 
-/// What the socket makes of a train that it does not take.
+/// How a socket fails to send a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketFault {
-    /// It is gone, as after ENETUNREACH.
+    /// The train is lost, as after ENETUNREACH.
     Lost,
-    /// EMSGSIZE: its datagrams are larger than the first link takes.
+    /// EMSGSIZE: its datagrams are larger than the first link allows.
     TooLarge,
 }
 
-/// One end: an endpoint and its connections.
-pub struct Host {
-    pub address: SocketAddr,
-    pub endpoint: Endpoint,
-    pub connections: BTreeMap<Handle, Connection>,
+/// What runs on the connections of a host.
+pub trait Application {
+    /// Called when a connection begins.
+    fn on_connection(&mut self, handle: Handle) {
+        let _ = handle;
+    }
+
+    /// Called for every event of a connection.
+    fn on_event(&mut self, handle: Handle, connection: &mut Connection, event: Event);
+
+    /// Called for every connection before it sends.
+    fn before_transmit(&mut self, now: Instant, handle: Handle, connection: &mut Connection) {
+        let _ = (now, handle, connection);
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
+    fn next_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called for every connection whenever the clock has moved.
+    fn handle_timeout(&mut self, now: Instant, handle: Handle, connection: &mut Connection) {
+        let _ = (now, handle, connection);
+    }
+}
+
+/// An application that records the events of each connection.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    /// The events by connection, in order.
     pub events: BTreeMap<Handle, Vec<Event>>,
-    /// Accept clients (servers), else leave them without an answer.
+}
+
+impl Application for EventLog {
+    fn on_event(&mut self, handle: Handle, _: &mut Connection, event: Event) {
+        self.events.entry(handle).or_default().push(event);
+    }
+}
+
+/// One end: an endpoint, its connections, and the application on them.
+#[derive(Debug)]
+pub struct Host<A = EventLog> {
+    /// The address that it sends from.
+    pub address: SocketAddr,
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// Its connections. A test may remove those that it no longer needs.
+    pub connections: BTreeMap<Handle, Connection>,
+    /// The application on the connections.
+    pub app: A,
+    /// Whether a server accepts clients. Otherwise they get no answer.
     pub accepting: bool,
-    /// Refuse clients instead.
+    /// Whether a server refuses clients.
     pub refusing: bool,
-    /// So many of the next trains meet an error of the socket.
+    /// How many of the next trains fail, and how.
     pub faults: (u8, SocketFault),
     response: Vec<u8>,
     train: Vec<u8>,
 }
 
-impl Host {
-    pub(super) fn new(address: &str, endpoint: Endpoint) -> Self {
+impl<A> Host<A> {
+    pub(super) fn new(address: &str, endpoint: Endpoint, app: A) -> Self {
         Self {
             address: address.parse().expect("an address"),
             endpoint,
             connections: BTreeMap::new(),
-            events: BTreeMap::new(),
+            app,
             accepting: true,
             refusing: false,
             faults: (0, SocketFault::Lost),
@@ -52,28 +96,56 @@ impl Host {
         }
     }
 
-    /// The first connection, where stray packets may have begun others.
+    /// Returns the first connection, if there is one. Stray packets may have begun others.
     pub fn first(&mut self) -> Option<&mut Connection> {
         self.connections.values_mut().next()
     }
 
-    /// The only connection, or the newest.
+    /// Returns the newest connection.
+    ///
+    /// # Panics
+    /// If there is none.
     pub fn connection(&mut self) -> &mut Connection {
-        self.connections
-            .values_mut()
-            .next_back()
-            .expect("a connection")
+        self.split().1
     }
 
+    /// Returns the application and the newest connection.
+    ///
+    /// # Panics
+    /// If there is no connection.
+    pub fn split(&mut self) -> (&mut A, &mut Connection) {
+        let newest = self.connections.values_mut().next_back();
+        (&mut self.app, newest.expect("a connection"))
+    }
+
+    /// Returns the memory of the endpoint and its connections in bytes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let connections = self.connections.values().map(Connection::memory);
+        let counts = self.endpoint.admission().memory();
+        self.endpoint.memory() + counts + connections.sum::<usize>()
+    }
+}
+
+impl<A: Application> Host<A> {
+    pub(super) fn begin(&mut self, handle: Handle, connection: Connection) {
+        self.connections.insert(handle, connection);
+        self.app.on_connection(handle);
+    }
+
+    /// Handles a datagram. Returns the endpoint's response, if it has one.
+    ///
+    /// # Panics
+    /// If the endpoint does not accept a client that it has announced.
     pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
         let from = Received {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
             ecn: match packet.ecn {
-                clearway_links::Ecn::NotEct => ReceivedEcn::NotEct,
-                clearway_links::Ecn::Ect0 => ReceivedEcn::Ect0,
-                clearway_links::Ecn::Ect1 => ReceivedEcn::Ect1,
-                clearway_links::Ecn::Ce => ReceivedEcn::Ce,
+                Ecn::NotEct => ReceivedEcn::NotEct,
+                Ecn::Ect0 => ReceivedEcn::Ect0,
+                Ecn::Ect1 => ReceivedEcn::Ect1,
+                Ecn::Ce => ReceivedEcn::Ce,
             },
         };
         let unix = UNIX_ORIGIN + now.as_nanos() / 1_000_000_000;
@@ -93,7 +165,7 @@ impl Host {
             }
             Arrival::Incoming(incoming) if self.accepting => {
                 let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
-                self.connections.insert(handle, connection);
+                self.begin(handle, connection);
                 handle
             }
             Arrival::Incoming(_) | Arrival::Dropped(_) => return None,
@@ -107,31 +179,32 @@ impl Host {
         None
     }
 
-    /// Bytes of memory of everything here, routes included.
-    pub fn memory(&self) -> usize {
-        let connections = self.connections.values().map(Connection::memory);
-        let counts = self.endpoint.admission().memory();
-        self.endpoint.memory() + counts + connections.sum::<usize>()
-    }
-
+    /// Returns the earliest timeout of the connections and the application.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.connections
-            .values()
+        let connections = self.connections.values();
+        connections
             .filter_map(Connection::next_timeout)
+            .chain(self.app.next_timeout())
             .min()
     }
 
     pub(super) fn handle_timeouts(&mut self, now: Instant) {
-        for connection in self.connections.values_mut() {
+        for (handle, connection) in &mut self.connections {
             if connection.next_timeout().is_some_and(|at| at <= now) {
                 connection.handle_timeout(now);
             }
+            self.app.handle_timeout(now, *handle, connection);
         }
     }
 
-    /// Everything that may leave now.
+    /// Passes events to the application, lets it write, and emits all datagrams that may be sent
+    /// now.
     pub(super) fn transmit(&mut self, now: Instant, mut emit: impl FnMut(Packet)) {
         for (handle, connection) in &mut self.connections {
+            while let Some(event) = connection.poll_event() {
+                self.app.on_event(*handle, connection, event);
+            }
+            self.app.before_transmit(now, *handle, connection);
             while let Some(sent) = connection.transmit(now, &mut self.train, 64) {
                 let segment = sent.segment.unwrap_or(sent.len);
                 if self.faults.0 > 0 {
@@ -144,9 +217,9 @@ impl Host {
                 }
                 for datagram in self.train[..sent.len].chunks(segment) {
                     let ecn = match sent.ecn {
-                        Mark::NotEct => clearway_links::Ecn::NotEct,
-                        Mark::Ect0 => clearway_links::Ecn::Ect0,
-                        Mark::Ect1 => clearway_links::Ecn::Ect1,
+                        Mark::NotEct => Ecn::NotEct,
+                        Mark::Ect0 => Ecn::Ect0,
+                        Mark::Ect1 => Ecn::Ect1,
                     };
                     let src = SocketAddr::new(
                         sent.local_ip.unwrap_or(self.address.ip()),
@@ -159,7 +232,7 @@ impl Host {
                 self.endpoint.on_event(*handle, event);
             }
             while let Some(event) = connection.poll_event() {
-                self.events.entry(*handle).or_default().push(event);
+                self.app.on_event(*handle, connection, event);
             }
         }
     }
