@@ -22,7 +22,7 @@ use clearway_testing::{Setup, World, path};
 static SETUP: LazyLock<Setup> = LazyLock::new(Setup::new);
 
 #[derive(arbitrary::Arbitrary, Debug)]
-struct Blow<'a> {
+struct HostileEvent<'a> {
     kind: u8,
     skip: u8,
     flip: bool,
@@ -59,20 +59,20 @@ const ADDRESSES: u8 = 4;
 /// Packets kept for replay.
 const KEPT: usize = 64;
 
-fuzz_target!(|input: (bool, u8, Vec<Blow<'_>>)| {
-    let (server_is_hostile, seed, blows) = input;
+fuzz_target!(|input: (bool, u8, Vec<HostileEvent<'_>>)| {
+    let (server_is_hostile, seed, hostile_events) = input;
     let mut setup = SETUP.clone();
     setup.sessions = std::sync::Arc::new(clearway_quic::crypto::ClientSessions::new(1));
     let mut world = World::new(setup, path("rate=50M delay=5ms", 1), u64::from(seed));
     world.connect();
     world.flush();
     let mut sent = Vec::new();
-    for blow in blows.into_iter().take(64) {
-        if blow.wait > 0 {
-            world.run_for(Duration::from_millis(u64::from(blow.wait)));
+    for hostile_event in hostile_events.into_iter().take(64) {
+        if hostile_event.wait > 0 {
+            world.run_for(Duration::from_millis(u64::from(hostile_event.wait)));
         }
-        happen(&mut world, server_is_hostile, blow.event);
-        strike(&mut world, server_is_hostile, &blow, &mut sent);
+        happen(&mut world, server_is_hostile, hostile_event.event);
+        strike(&mut world, server_is_hostile, &hostile_event, &mut sent);
         world.flush();
         let victims = if server_is_hostile {
             &world.client
@@ -137,7 +137,7 @@ fn happen(world: &mut World, server_is_hostile: bool, event: Event) {
     }
 }
 
-fn strike(world: &mut World, server_is_hostile: bool, blow: &Blow<'_>, sent: &mut Vec<Vec<u8>>) {
+fn strike(world: &mut World, server_is_hostile: bool, hostile_event: &HostileEvent<'_>, sent: &mut Vec<Vec<u8>>) {
     let (now, client, server) = (world.now, world.client.address, world.server.address);
     let (hostile, direction, src, dst) = if server_is_hostile {
         (&mut world.server, Direction::Down, server, client)
@@ -147,21 +147,21 @@ fn strike(world: &mut World, server_is_hostile: bool, blow: &Blow<'_>, sent: &mu
     let Some(connection) = hostile.connections.values_mut().next() else {
         return;
     };
-    if blow.update {
+    if hostile_event.update {
         connection.force_key_update();
     }
-    let kind = match blow.kind % 6 {
+    let kind = match hostile_event.kind % 6 {
         0 => PacketKind::Initial,
         1 => PacketKind::ZeroRtt,
         2 => PacketKind::Handshake,
         _ => PacketKind::OneRtt,
     };
-    let payload = &blow.payload[..blow.payload.len().min(1300)];
+    let payload = &hostile_event.payload[..hostile_event.payload.len().min(1300)];
     let packet = connection.forge(
         now,
         &Forgery {
-            skip: u64::from(blow.skip % 4),
-            flip: if blow.flip { 0x0c } else { 0 },
+            skip: u64::from(hostile_event.skip % 4),
+            flip: if hostile_event.flip { 0x0c } else { 0 },
             ..Forgery::new(kind, payload)
         },
     );
@@ -169,17 +169,17 @@ fn strike(world: &mut World, server_is_hostile: bool, blow: &Blow<'_>, sent: &mu
         0 => src,
         n => SocketAddr::from(([198, 51, 100, n], 9000)),
     };
-    let replay = blow.replay.map(|which| usize::from(which));
+    let replay = hostile_event.replay.map(|which| usize::from(which));
     if let Some(packet) = replay.and_then(|which| sent.get(which % KEPT)) {
         world.deliver(
             direction,
-            Packet::new(from(blow.from.wrapping_add(1)), dst, packet.clone()),
+            Packet::new(from(hostile_event.from.wrapping_add(1)), dst, packet.clone()),
         );
     }
     if let Some(packet) = packet {
         if sent.len() < KEPT {
             sent.push(packet.clone());
         }
-        world.deliver(direction, Packet::new(from(blow.from), dst, packet));
+        world.deliver(direction, Packet::new(from(hostile_event.from), dst, packet));
     }
 }

@@ -374,20 +374,20 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A packet on its way, and what it says.
-struct Flying {
+struct InFlight {
     bytes: Vec<u8>,
     generation: u64,
     largest_received: Option<u64>,
 }
 
-struct End {
+struct Side {
     keys: OneRttKeys,
     next_pn: u32,
     largest_received: Option<u64>,
-    arriving: Vec<Flying>,
+    arriving: Vec<InFlight>,
 }
 
-impl End {
+impl Side {
     fn new(keys: OneRttKeys) -> Self {
         Self {
             keys,
@@ -397,10 +397,10 @@ impl End {
         }
     }
 
-    fn send(&mut self) -> Flying {
+    fn send(&mut self) -> InFlight {
         let bytes = sealed(&mut self.keys, self.next_pn);
         self.next_pn += 1;
-        Flying {
+        InFlight {
             bytes,
             generation: self.keys.generation(),
             largest_received: self.largest_received,
@@ -409,7 +409,7 @@ impl End {
 
     /// A genuine packet opens exactly if its keys are kept, and never is an
     /// error.
-    fn deliver(&mut self, packet: Flying) -> Result<(), TestCaseError> {
+    fn deliver(&mut self, packet: InFlight) -> Result<(), TestCaseError> {
         let at = self.keys.remote.generation;
         let keys_kept = match packet.generation {
             g if g + 1 == at => self.keys.previous.is_some(),
@@ -440,7 +440,7 @@ proptest! {
     #[test]
     fn any_order_of_key_updates_keeps_packets_readable(steps in prop::collection::vec(step(), 1..300)) {
         let (a, b) = confirmed();
-        let mut ends = [End::new(a), End::new(b)];
+        let mut ends = [Side::new(a), Side::new(b)];
         for step in steps {
             match step {
                 Step::Send { from } => {
@@ -465,7 +465,7 @@ proptest! {
                 }
                 Step::Forget { end } => ends[end].keys.previous = None,
             }
-            for End { keys, .. } in &ends {
+            for Side { keys, .. } in &ends {
                 prop_assert!(keys.local.generation - keys.remote.generation <= 1);
             }
         }

@@ -1,5 +1,4 @@
-//! Who the client is, and what a server says to strangers: Retry, tokens,
-//! amplification, Version Negotiation, stateless reset.
+//! Address validation and packets without a connection: Retry, tokens, amplification, Version Negotiation, stateless reset.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

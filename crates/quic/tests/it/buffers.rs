@@ -1,5 +1,5 @@
-//! What a connection buffers: bounded for the peer and for the application, narrowed
-//! and widened while it lives, given up at once when it is aborted.
+//! Limits on what a connection buffers for the peer and for the application, changes of these limits, and
+//! aborted connections.
 
 use std::time::Duration;
 

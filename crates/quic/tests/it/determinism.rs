@@ -1,4 +1,4 @@
-//! The same seed gives the same datagrams at the same times, whoever runs it.
+//! The same seed gives the same datagrams at the same times.
 
 use std::time::Duration;
 

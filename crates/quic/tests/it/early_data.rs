@@ -1,4 +1,4 @@
-//! Resumption and 0-RTT: taken, refused, and what was written arrives anyway.
+//! Resumption and 0-RTT: accepted or rejected, the data arrives.
 
 use std::time::Duration;
 

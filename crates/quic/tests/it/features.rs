@@ -1,4 +1,4 @@
-//! What two ends do together: keys, ECN, MTU, timeouts, closing, datagrams,
+//! Features of a connection between two ends: keys, ECN, MTU, timeouts, closing, datagrams,
 //! priorities, flow-control tuning.
 
 use std::cell::Cell;

@@ -1,5 +1,5 @@
-//! Credit where the receiver's packets get lost: no window has to be set for full
-//! speed, and acknowledgements that suffice for recovery suffice for credit.
+//! Flow control when the receiver's packets are lost: full speed needs no configuration, and credit is
+//! lost no more often than acknowledgements.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn link() -> LinkConfig {
 
 /// What a download used of the link in ten seconds.
 #[derive(Debug)]
-struct Use {
+struct Usage {
     /// Part of the rate.
     share: f64,
     /// Part of the time in which nothing but credit was missing.
@@ -37,11 +37,11 @@ fn held(world: &mut World) -> Duration {
 }
 
 /// `keeps` decides on the client's datagrams, by number and size.
-fn download(keeps: impl FnMut(u64, usize) -> bool + 'static) -> Use {
+fn download(keeps: impl FnMut(u64, usize) -> bool + 'static) -> Usage {
     download_seeded(1, keeps)
 }
 
-fn download_seeded(seed: u64, mut keeps: impl FnMut(u64, usize) -> bool + 'static) -> Use {
+fn download_seeded(seed: u64, mut keeps: impl FnMut(u64, usize) -> bool + 'static) -> Usage {
     let mut world = World::new(Setup::new(), Path::new(link(), link(), seed), seed);
     world.handshake();
     let mut count = 0;
@@ -58,7 +58,7 @@ fn download_seeded(seed: u64, mut keeps: impl FnMut(u64, usize) -> bool + 'stati
     let read = bulk.run_for(&mut world, Duration::from_secs(10));
     let server = world.server.connection();
     assert!(server.error().is_none());
-    Use {
+    Usage {
         share: read as f64 * 8.0 / 10.0 / 50e6,
         held: (held(&mut world) - before).as_secs_f64() / 10.0,
     }

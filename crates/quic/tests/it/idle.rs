@@ -1,5 +1,4 @@
-//! What a connection costs that waits: a server has far more of them than of
-//! those that work. Keys and TLS are not in these figures (`Memory` says why);
+//! The cost of an idle connection: a server has far more of them than of busy ones. Keys and TLS are not in these figures (`Memory` says why);
 //! `cargo run --release -p clearway --example idle` measures all of it.
 
 use std::time::Duration;

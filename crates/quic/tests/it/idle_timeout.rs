@@ -1,4 +1,4 @@
-//! When silence ends a connection (RFC 9000 §10.1).
+//! The idle timeout (RFC 9000 §10.1).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use clearway_testing::{Setup, World, download, path};
 
 const AGREED: Duration = Duration::from_secs(1);
 
-/// Handshaken over a path whose PTO is longer than the agreed idle timeout.
+/// Creates a world after a handshake over a path whose PTO is longer than the negotiated idle timeout.
 fn far_apart() -> World {
     let mut setup = Setup::new();
     setup.client.idle_timeout = AGREED;
@@ -17,7 +17,7 @@ fn far_apart() -> World {
     world
 }
 
-/// How long the client lives once nothing reaches it any more.
+/// Returns how long the client lives when it receives nothing more.
 fn silence_until_the_end(world: &mut World) -> Duration {
     world.filter = Some(Box::new(|_, _| false));
     // What is on its way arrives, and is the last that does.
@@ -53,8 +53,8 @@ fn idle_timeout_is_at_least_three_ptos() {
     assert!(lived < Duration::from_secs(20), "{lived:?}");
 }
 
-/// The wait for three PTOs is of one silence. On a better path the agreed
-/// timeout holds again.
+/// The extension to three PTOs is for one period of silence. On a better path the negotiated timeout
+/// applies again.
 #[test]
 fn extended_idle_timeout_shrinks_again_on_a_better_path() {
     let mut world = far_apart();

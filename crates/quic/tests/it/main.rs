@@ -1,4 +1,4 @@
-//! Two ends in virtual time: what each file tests is in `../README.md`.
+//! Tests with two endpoints in virtual time. `../README.md` says what each file tests.
 
 mod ack_frequency;
 mod address;

@@ -1,5 +1,5 @@
-//! Failures that other stacks met in the field and that only show between two
-//! ends. `README.md` lists where every known one is tested.
+//! Failures of other stacks in the field that only show between two ends. `README.md` lists where every
+//! known one is tested.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! A server that was killed and started again with the same secret: its clients
-//! learn at once that their connections are gone (RFC 9000 §10.3).
+//! A server that is restarted with the same secret: its clients learn at once that their connections are
+//! gone (RFC 9000 §10.3).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -198,7 +198,7 @@ fn restart_during_handshake_is_detected_or_survived() {
     assert!(unaware <= 2, "{unaware}");
 }
 
-/// The rate is of time: a pause earns no more than a second's worth.
+/// The limit is a rate: after a pause, at most the resets of one second are sent at once.
 #[test]
 fn stateless_resets_are_rate_limited() {
     let mut setup = Setup::new();

@@ -1,4 +1,4 @@
-//! Several endpoints of one server, whose limits hold for all of them together.
+//! Several endpoints of one server, which share their limits.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

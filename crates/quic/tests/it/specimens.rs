@@ -1,11 +1,11 @@
-//! Known bugs through the whole transport: the symptom shows with the specimen
-//! and not without (feature `specimens`).
+//! Known bugs of other stacks in the whole transport (feature `specimens`): the symptom occurs with the
+//! specimen and not without it.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::spiral::{Clock, Run, Spiral, run_all, seeds};
+use crate::spiral::{DeathSpiral, LossTiming, SpiralResult, run_all, seeds};
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::{Config, Counters};
 use clearway_quic::stream::Directionality;
@@ -36,10 +36,10 @@ fn counters(world: &mut World) -> Counters {
 
 /// How many of the seeds miss ten seconds, and how many are more than 20 round
 /// trips at the floor after the loss.
-fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
+fn spirals(specimen: Option<Specimen>, clock: LossTiming) -> (u64, usize, usize) {
     let seeds = seeds(SEEDS);
-    let cases: Vec<Spiral> = (0..seeds)
-        .map(|seed| Spiral {
+    let cases: Vec<DeathSpiral> = (0..seeds)
+        .map(|seed| DeathSpiral {
             server: server(specimen),
             ack_every: 2,
             jitter_us: 0,
@@ -49,7 +49,7 @@ fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
             seed,
         })
         .collect();
-    let runs: Vec<Run> = run_all(&cases, Spiral::run);
+    let runs: Vec<SpiralResult> = run_all(&cases, DeathSpiral::run);
     let late = runs.iter().filter(|run| run.time.is_none()).count();
     let pinned = runs.iter().filter(|run| run.rounds_at_floor > 20).count();
     let name = specimen.map_or("right", Specimen::name);
@@ -60,7 +60,7 @@ fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
 /// The bug that this project began with.
 #[test]
 fn idle_from_last_send_specimen_stalls_in_death_spiral() {
-    for clock in [Clock::Data, Clock::Flow] {
+    for clock in [LossTiming::Data, LossTiming::Flow] {
         let (seeds, late, pinned) = spirals(Some(Specimen::IdleFromLastSend), clock);
         assert!(
             late as u64 * 4 >= seeds,
@@ -78,7 +78,7 @@ fn idle_from_last_send_specimen_stalls_in_death_spiral() {
 
 #[test]
 fn epoch_clamped_to_now_specimen_stalls_in_death_spiral() {
-    let (seeds, late, pinned) = spirals(Some(Specimen::EpochClampedToNow), Clock::Data);
+    let (seeds, late, pinned) = spirals(Some(Specimen::EpochClampedToNow), LossTiming::Data);
     assert!(
         late as u64 * 4 >= seeds,
         "{late} of {seeds} miss ten seconds"
@@ -207,8 +207,7 @@ fn migration_rtt_reset_specimen_sends_probe_at_once() {
     assert_eq!(probes(None), 0);
 }
 
-/// The books no longer balance: what the ledger holds is not what the paths
-/// count, and no timer is armed for it.
+/// The bytes in the ledger differ from those that the paths count, and no timer is armed for them.
 #[test]
 fn bif_desync_specimen_breaks_bytes_in_flight() {
     let balances = |specimen| {

@@ -13,9 +13,9 @@ const TOTAL: usize = 10_000_000;
 const RTT: Duration = Duration::from_millis(10);
 const LOSSY: Duration = Duration::from_secs(2);
 
-/// When the two seconds begin, and which way they lose.
+/// When the two seconds begin, and which direction loses packets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Clock {
+pub(crate) enum LossTiming {
     /// a: with the first 1-RTT data, towards the client.
     Data,
     /// b: with the first datagram, both ways.
@@ -24,12 +24,12 @@ pub(crate) enum Clock {
 
 /// One world; what the server sends with is in `server`.
 #[derive(Clone, Debug)]
-pub(crate) struct Spiral {
+pub(crate) struct DeathSpiral {
     pub(crate) server: Config,
     /// Packets for which the client sends an ACK: 1 or 2.
     pub(crate) ack_every: u64,
     pub(crate) jitter_us: u64,
-    pub(crate) clock: Clock,
+    pub(crate) clock: LossTiming,
     /// The way to the client releases packets on ticks of 1 ms, so that one ACK
     /// answers both packets of a burst whatever else makes the client speak.
     pub(crate) ticks: bool,
@@ -38,9 +38,9 @@ pub(crate) struct Spiral {
     pub(crate) seed: u64,
 }
 
-/// How it went.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SpiralResult {
     /// From the first datagram to the last byte; `None`: not within the limit.
     pub(crate) time: Option<Duration>,
     /// Round trips from the first packet heard after the loss to the last moment
@@ -48,7 +48,7 @@ pub(crate) struct Run {
     pub(crate) rounds_at_floor: u64,
 }
 
-impl Spiral {
+impl DeathSpiral {
     fn setup(&self) -> Setup {
         let mut setup = Setup::new();
         setup.server = self.server.clone();
@@ -70,11 +70,11 @@ impl Spiral {
         };
         let tick = if self.ticks { "tick=1ms" } else { "" };
         match self.clock {
-            Clock::Data => {
+            LossTiming::Data => {
                 let lossy = format!("loss=30%@0s-2s clock=explicit {tick}");
                 Path::new(link(""), link(&lossy), self.seed)
             }
-            Clock::Flow => {
+            LossTiming::Flow => {
                 let lossy = "loss=30%@0s-2s clock=first-packet";
                 let down = format!("{lossy} {tick}");
                 Path::new(link(lossy), link(&down), self.seed)
@@ -82,18 +82,18 @@ impl Spiral {
         }
     }
 
-    /// Runs it.
-    pub(crate) fn run(&self) -> Run {
+    /// Runs the download.
+    pub(crate) fn run(&self) -> SpiralResult {
         let mut world = World::new(self.setup(), self.path(), self.seed);
         let clean_from = match self.clock {
-            Clock::Data => {
+            LossTiming::Data => {
                 world.handshake();
                 world
                     .path
                     .start_windows_at(clearway_links::Time(world.now.as_nanos()));
                 world.now + LOSSY
             }
-            Clock::Flow => {
+            LossTiming::Flow => {
                 world.connect();
                 let done = world.run_until(Duration::from_secs(20), |world| {
                     world.client.connection().is_confirmed()
@@ -102,10 +102,10 @@ impl Spiral {
                 Instant::ZERO + LOSSY
             }
         };
-        let mut floor = Floor::new(clean_from);
+        let mut floor = FloorObserver::new(clean_from);
         let limit = self.limit.saturating_sub(world.now - Instant::ZERO);
         let done = download_watched(&mut world, TOTAL, limit, |world| floor.watch(world));
-        Run {
+        SpiralResult {
             time: done.then(|| world.now - Instant::ZERO),
             rounds_at_floor: floor.rounds(),
         }
@@ -113,7 +113,7 @@ impl Spiral {
 }
 
 /// Watches the server's window once the loss is over.
-struct Floor {
+struct FloorObserver {
     clean_from: Instant,
     /// Packets the server had received when the loss ended.
     received: Option<u64>,
@@ -121,7 +121,7 @@ struct Floor {
     last_at_floor: Option<Instant>,
 }
 
-impl Floor {
+impl FloorObserver {
     fn new(clean_from: Instant) -> Self {
         Self {
             clean_from,

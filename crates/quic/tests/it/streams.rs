@@ -1,4 +1,4 @@
-//! Very many tiny streams: what each costs does not depend on how many there are.
+//! Very many tiny streams: the cost of each does not depend on their number.
 
 use std::time::Duration;
 

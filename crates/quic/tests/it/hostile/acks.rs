@@ -1,4 +1,4 @@
-//! Acknowledgements of what was never received (RFC 9000 §13.1, §21.4).
+//! False and malicious acknowledgements (RFC 9000 §13.1, §21.4).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::PacketKind;
 use clearway_quic::wire::frame::kind;
 
-use crate::hostile::pair::{HostilePair, Numbers, fields, raw};
+use crate::hostile::pair::{HostilePair, SentNumbers, fields, raw};
 use clearway_testing::path;
 
 /// Largest, delay 0, no more ranges, `first` numbers before the largest.
@@ -60,18 +60,18 @@ fn ack_of_unsent_handshake_packet_is_protocol_violation() {
     );
 }
 
-/// A peer that acknowledges everything, to make the sender go faster than the
-/// path bears, meets a number that was left out on purpose.
+/// A peer that acknowledges packets before they arrive, to make the sender too fast, also acknowledges a
+/// number that was skipped on purpose.
 #[test]
 fn ack_of_skipped_packet_number_is_protocol_violation() {
     let mut pair = HostilePair::new(Role::Client);
-    let numbers = Numbers::default();
+    let numbers = SentNumbers::default();
     pair.victim().set_observer(Box::new(numbers.clone()));
     let id = pair
         .victim()
         .open(Directionality::Bidirectional)
         .expect("credit");
-    let skipped = |numbers: &Numbers| {
+    let skipped = |numbers: &SentNumbers| {
         let sent = numbers.sent();
         sent.windows(2)
             .find(|pair| pair[1] > pair[0] + 1)
@@ -157,7 +157,7 @@ fn ack_of_every_second_packet_keeps_memory_bounded() {
     let mut pair = HostilePair::new(Role::Client);
     pair.world.path = path("rate=1G delay=50ms queue=64MB", 1);
     pair.bound(40 << 20);
-    let numbers = Numbers::default();
+    let numbers = SentNumbers::default();
     pair.victim().set_observer(Box::new(numbers.clone()));
     let id = pair
         .victim()
@@ -204,7 +204,7 @@ fn ack_of_every_second_packet_keeps_memory_bounded() {
 #[test]
 fn unacknowledged_acks_do_not_grow_ledger() {
     let mut pair = HostilePair::new(Role::Client);
-    let numbers = Numbers::default();
+    let numbers = SentNumbers::default();
     let id = pair
         .victim()
         .open(Directionality::Bidirectional)
@@ -235,8 +235,8 @@ fn unacknowledged_acks_do_not_grow_ledger() {
     pair.world.filter = None;
 }
 
-/// Gap-makers: every second number never arrives, so that the victim's list of
-/// what it received would grow without end.
+/// Every second packet number is skipped, so that the victim's list of received ranges would grow without
+/// a bound.
 #[test]
 fn skipped_packet_numbers_do_not_grow_received_ranges() {
     let mut pair = HostilePair::new(Role::Client);

@@ -1,4 +1,4 @@
-//! Addresses that lie: amplification, forged Retry and Version Negotiation,
+//! Forged and unvalidated addresses: amplification, forged Retry and Version Negotiation,
 //! undersized Initials (RFC 9000 §6.2, §8.1, §14.1, §17.2.5).
 
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::wire::retry::Retry;
 use clearway_quic::wire::{PacketKind, PartialHeader, Version, negotiation};
 
-use crate::hostile::pair::{HostilePair, LINK, first_flight, raw, weighed};
+use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world, raw};
 use clearway_testing::{Setup, World};
 
 /// The client's connection IDs, from its first datagram: destination, source.
@@ -27,7 +27,7 @@ fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
 
 /// A world in which the first flight was caught on the way; its datagrams.
 fn caught(victim: Role) -> (World, Vec<Packet>) {
-    let mut world = weighed(Setup::new(), LINK, victim);
+    let mut world = metered_world(Setup::new(), LINK, victim);
     let flight = first_flight(&mut world);
     assert!(!flight.is_empty());
     (world, flight)
@@ -253,7 +253,7 @@ fn forged_and_second_retry_are_discarded() {
 
 #[test]
 fn retry_after_genuine_packet_is_discarded() {
-    let mut world = weighed(Setup::new(), LINK, Role::Client);
+    let mut world = metered_world(Setup::new(), LINK, Role::Client);
     let first = Arc::new(Mutex::new(None));
     let sink = first.clone();
     world.filter = Some(Box::new(move |direction, packet| {

@@ -9,7 +9,7 @@ use clearway_quic::error::Code;
 use clearway_quic::wire::Frame;
 use clearway_quic::wire::frame::kind;
 
-use crate::hostile::pair::{HostilePair, Numbers, bytes, fields, raw};
+use crate::hostile::pair::{HostilePair, SentNumbers, bytes, fields, raw};
 
 fn new_cid(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
     let mut cid = [0xee; 8];
@@ -160,7 +160,7 @@ fn endless_retirement_keeps_routes_and_memory_bounded() {
     let mut pair = HostilePair::new(Role::Client);
     // The hostile end must not hear of them, or it would count them itself; it
     // acknowledges all the same.
-    let numbers = Numbers::default();
+    let numbers = SentNumbers::default();
     pair.victim().set_observer(Box::new(numbers.clone()));
     pair.world.filter = Some(Box::new(|direction, _| direction == Direction::Up));
     let routes = |pair: &mut HostilePair| pair.world.server.endpoint.memory();

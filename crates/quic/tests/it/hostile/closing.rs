@@ -1,4 +1,4 @@
-//! The end of a connection, abused (RFC 9000 §10).
+//! Abuse of closing and draining connections (RFC 9000 §10).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::wire::PacketKind;
 
-use crate::hostile::pair::{HostilePair, LINK, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world};
 use clearway_testing::Setup;
 
 /// CONNECTION_CLOSE of type 0x1c, without an error.
@@ -42,7 +42,7 @@ fn close_within_any_amplification_credit() {
     for extra in 0..40 {
         let mut setup = Setup::new();
         setup.cid_len = 20;
-        let mut world = weighed(setup, LINK, Role::Server);
+        let mut world = metered_world(setup, LINK, Role::Server);
         let flight = first_flight(&mut world);
         let sums = Arc::new(Mutex::new((0, 0)));
         let seen = sums.clone();
@@ -127,8 +127,8 @@ fn forged_stateless_reset_is_ignored() {
     pair.still_serves();
 }
 
-/// The same datagram with the genuine token does end it: the test above does
-/// not pass for want of a well-formed reset.
+/// The same datagram with the genuine token ends the connection, so the reset in the test above is well
+/// formed.
 #[test]
 fn genuine_stateless_reset_ends_connection() {
     let mut pair = HostilePair::new(Role::Server);

@@ -1,4 +1,4 @@
-//! CRYPTO frames, which no flow control bounds (RFC 9000 §7.5).
+//! Abuse of CRYPTO frames, which have no flow control (RFC 9000 §7.5).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, PacketKind};
 
 use crate::hostile::initials::{cid, crypto, initial};
-use crate::hostile::pair::{HostilePair, IDLE_MEMORY, LINK, bytes, weighed};
+use crate::hostile::pair::{HostilePair, IDLE_MEMORY, LINK, bytes, metered_world};
 use clearway_testing::Setup;
 
 /// Twice what is buffered beyond the read position.
@@ -38,11 +38,11 @@ fn crypto_data_too_far_ahead_is_crypto_buffer_exceeded() {
     );
 }
 
-/// Anybody can send Initial packets, so that little of them is kept.
+/// Anyone can send Initial packets, so little of their data is kept.
 #[test]
 fn initial_crypto_data_far_ahead_closes_the_connection() {
     for (ahead, refused) in [((16 << 10) - 1, false), (16 << 10, true)] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let frame = crypto(ahead, b"x");
         let packet = initial(cid(1), &[], 0, &frame);
         let from = world.client.address;
@@ -57,7 +57,7 @@ fn initial_crypto_data_far_ahead_closes_the_connection() {
     }
 }
 
-/// Up to a thousand pieces, by offset and data, until the victim has had enough.
+/// Sends up to a thousand pieces, by offset and data, until the victim closes the connection.
 fn flood(piece: impl Fn(u64) -> (u64, &'static [u8]), reason: &str) {
     let mut pair = during_the_handshake();
     pair.bound(BUFFERED + IDLE_MEMORY);
@@ -103,8 +103,8 @@ fn malformed_tls_message_closes_with_decode_error_alert() {
     );
 }
 
-/// A server wants nothing of TLS after the handshake; KeyUpdate in particular
-/// is forbidden (RFC 9001 §6).
+/// A server accepts no TLS message after the handshake; KeyUpdate in particular is forbidden
+/// (RFC 9001 §6).
 #[test]
 fn tls_key_update_closes_with_unexpected_message_alert() {
     let mut pair = HostilePair::new(Role::Client);

@@ -1,5 +1,5 @@
-//! DATAGRAM frames that nobody reads, packed hundreds to a packet (RFC 9221 §5), and
-//! those that are not to be mistaken for them.
+//! Floods of DATAGRAM frames that are not read, hundreds in a packet (RFC 9221 §5), and honest traffic
+//! that looks similar.
 
 use clearway_quic::Role;
 use clearway_quic::wire::Frame;
@@ -8,7 +8,7 @@ use clearway_quic::wire::frame::kind;
 use crate::hostile::pair::{HostilePair, bytes, raw};
 use crate::hostile::work::{charged, flood};
 
-/// Small messages that nobody reads, which make each other room.
+/// Small unread messages, each of which pushes out an older one.
 #[test]
 fn flood_of_small_dropped_datagrams_closes_connection() {
     for data in [&b""[..], b"x", &[7; 127]] {

@@ -1,4 +1,4 @@
-//! Handshakes that take too long: nothing that a peer sends puts the end off.
+//! Handshakes that take too long: nothing that a peer sends extends the timeout.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use clearway_quic::Role;
 use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::wire::PacketKind;
 
-use crate::hostile::pair::{HostilePair, LINK, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world};
 use clearway_testing::{Setup, World, path};
 
-/// When `role`'s end gives up a handshake that its peer keeps alive with PINGs of
-/// `kind` every five seconds and never completes.
+/// Returns when the end `role` gives up a handshake that never completes, while its peer sends PINGs of
+/// `kind` every five seconds.
 fn given_up_after(hostile: Role, kind: PacketKind, change: impl FnOnce(&mut Setup)) -> Duration {
     let mut pair = HostilePair::begun(hostile, change);
     // Of the ends' own packets only the ClientHello arrives, and what gives the
@@ -84,7 +84,7 @@ fn handshake_timeout_of_zero_disables_it() {
     let mut setup = Setup::new();
     never(&mut setup);
     setup.client.handshake_timeout = Duration::ZERO;
-    let mut world = weighed(setup, LINK, Role::Client);
+    let mut world = metered_world(setup, LINK, Role::Client);
     world.server.accepting = false;
     world.connect();
     world.run_for(Duration::from_secs(1_000));
@@ -95,7 +95,7 @@ fn handshake_timeout_of_zero_disables_it() {
 fn client_without_answer_fails_at_handshake_timeout() {
     let mut setup = Setup::new();
     never(&mut setup);
-    let mut world = weighed(setup, LINK, Role::Client);
+    let mut world = metered_world(setup, LINK, Role::Client);
     world.server.accepting = false;
     world.connect();
     world.run_for(Duration::from_secs(61));
@@ -104,12 +104,12 @@ fn client_without_answer_fails_at_handshake_timeout() {
     assert!(world.client.endpoint.is_empty());
 }
 
-/// The deadline is the handshake's: what is complete lives on.
+/// The timeout is only for the handshake.
 #[test]
 fn completed_handshake_has_no_timeout() {
     let mut setup = Setup::new();
     setup.client.keep_alive = Some(Duration::from_secs(10));
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     world.handshake();
     world.run_for(Duration::from_secs(300));
     assert_eq!(world.client.connection().error(), None);
@@ -123,7 +123,7 @@ fn completed_handshake_has_no_timeout() {
 #[test]
 fn incomplete_client_hello_times_out_early() {
     for half in [0, 1] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let flight = first_flight(&mut world);
         assert_eq!(flight.len(), 2);
         world.filter = Some(Box::new(|_, _| false));
@@ -141,7 +141,7 @@ fn incomplete_client_hello_times_out_early() {
 #[test]
 fn client_hello_split_in_any_order_completes() {
     for order in [[0, 1], [1, 0]] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let flight = first_flight(&mut world);
         for which in order {
             // A second passes between both.
@@ -180,8 +180,8 @@ fn crowd(retry_above: usize, count: usize) -> World {
     let mut setup = Setup::new();
     setup.limits.retry_above = retry_above;
     setup.always_retry = true;
-    let mut world = weighed(setup, LINK, Role::Server);
-    let meter = world.meter.as_mut().expect("weighed");
+    let mut world = metered_world(setup, LINK, Role::Server);
+    let meter = world.meter.as_mut().expect("metered_world");
     meter.bound = 64 << 20;
     // Of the server's answers only Retry packets arrive.
     world.filter = Some(Box::new(|direction, packet: &mut Packet| {

@@ -1,5 +1,5 @@
-//! Packets that an end must not process (RFC 9000 §12.2, §17.2; RFC 9001 §5.7): what
-//! becomes of them, and of what came with them.
+//! Packets that an end must not process (RFC 9000 §12.2, §17.2; RFC 9001 §5.7), and the packets
+//! coalesced with them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,59 +13,59 @@ use crate::hostile::pair::HostilePair;
 
 const PING: &[u8] = &[0x01];
 
-/// The packets that a connection took in and those that it dropped.
+/// The packets that a connection has processed or dropped.
 #[derive(Clone, Debug, Default)]
-struct Fates(Arc<Mutex<Vec<Fate>>>);
+struct PacketLog(Arc<Mutex<Vec<PacketOutcome>>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum PacketOutcome {
     Received(PacketKind),
     Dropped(Option<PacketKind>, DropReason),
 }
 
-impl Fates {
-    /// Those since this was last called.
-    fn take(&self) -> Vec<Fate> {
+impl PacketLog {
+    /// Returns those since the last call.
+    fn take(&self) -> Vec<PacketOutcome> {
         core::mem::take(&mut *self.0.lock().expect("one thread"))
     }
 }
 
-impl Observer for Fates {
+impl Observer for PacketLog {
     fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
         let fate = match *event {
-            TraceEvent::PacketReceived { kind, .. } => Fate::Received(kind),
-            TraceEvent::PacketDropped { kind, reason } => Fate::Dropped(kind, reason),
+            TraceEvent::PacketReceived { kind, .. } => PacketOutcome::Received(kind),
+            TraceEvent::PacketDropped { kind, reason } => PacketOutcome::Dropped(kind, reason),
             _ => return,
         };
         self.0.lock().expect("one thread").push(fate);
     }
 }
 
-fn watch(pair: &mut HostilePair) -> Fates {
-    let fates = Fates::default();
-    pair.victim().set_observer(Box::new(fates.clone()));
-    fates
+fn watch(pair: &mut HostilePair) -> PacketLog {
+    let packets = PacketLog::default();
+    pair.victim().set_observer(Box::new(packets.clone()));
+    packets
 }
 
 /// The client's handshake is complete, and the server has not heard so: both have
 /// Handshake and 1-RTT keys.
-fn before_the_finished_arrives(hostile: Role, grease: bool) -> (HostilePair, Fates) {
+fn before_the_finished_arrives(hostile: Role, grease: bool) -> (HostilePair, PacketLog) {
     let mut pair = HostilePair::begun(hostile, |setup| {
         setup.client.grease = grease;
         setup.server.grease = grease;
     });
     pair.world.run_for(Duration::from_millis(11));
-    let fates = watch(&mut pair);
-    (pair, fates)
+    let packets = watch(&mut pair);
+    (pair, packets)
 }
 
 #[test]
 fn coalesced_packet_with_other_dcid_drops_rest_of_datagram() {
-    use Fate::{Dropped, Received};
+    use PacketOutcome::{Dropped, Received};
     let kind = PacketKind::Handshake;
     for hostile in [Role::Client, Role::Server] {
         for other in [false, true] {
-            let (mut pair, fates) = before_the_finished_arrives(hostile, true);
+            let (mut pair, log) = before_the_finished_arrives(hostile, true);
             let mut packets = [(); 3].map(|()| pair.forge(&Forgery::new(kind, PING)));
             if other {
                 // First byte, version, length: then the Destination Connection ID.
@@ -77,24 +77,24 @@ fn coalesced_packet_with_other_dcid_drops_rest_of_datagram() {
             } else {
                 vec![Received(kind); 3]
             };
-            assert_eq!(fates.take(), due, "from the {hostile:?}");
+            assert_eq!(log.take(), due, "from the {hostile:?}");
             pair.world.run_for(Duration::from_secs(1));
             pair.still_serves();
         }
     }
 }
 
-/// RFC 9287 §3: only who has offered to ignore the fixed bit takes packets without it.
+/// RFC 9287 §3: only an end that has sent grease_quic_bit accepts packets without the fixed bit.
 #[test]
 fn packet_without_fixed_bit_is_dropped_unless_greasing_was_offered() {
-    use Fate::{Dropped, Received};
+    use PacketOutcome::{Dropped, Received};
     let clear = |kind| Forgery {
         flip: 0x40,
         ..Forgery::new(kind, PING)
     };
     for hostile in [Role::Client, Role::Server] {
         for offered in [false, true] {
-            let (mut pair, fates) = before_the_finished_arrives(hostile, offered);
+            let (mut pair, log) = before_the_finished_arrives(hostile, offered);
             let due = |kind| {
                 if offered {
                     vec![Received(kind)]
@@ -103,11 +103,11 @@ fn packet_without_fixed_bit_is_dropped_unless_greasing_was_offered() {
                 }
             };
             pair.strike(&clear(PacketKind::Handshake));
-            assert_eq!(fates.take(), due(PacketKind::Handshake), "{hostile:?}");
+            assert_eq!(log.take(), due(PacketKind::Handshake), "{hostile:?}");
             pair.world.run_for(Duration::from_secs(1));
-            fates.take();
+            log.take();
             pair.strike(&clear(PacketKind::OneRtt));
-            assert_eq!(fates.take(), due(PacketKind::OneRtt), "{hostile:?}");
+            assert_eq!(log.take(), due(PacketKind::OneRtt), "{hostile:?}");
             pair.still_serves();
         }
     }
@@ -116,18 +116,18 @@ fn packet_without_fixed_bit_is_dropped_unless_greasing_was_offered() {
 /// The 1-RTT packets that a server opens when the Finished comes, of so many that came
 /// before it and of those of the client's own.
 fn opened_of(ahead: usize) -> usize {
-    let (mut pair, fates) = before_the_finished_arrives(Role::Client, true);
+    let (mut pair, log) = before_the_finished_arrives(Role::Client, true);
     for _ in 0..ahead {
         pair.strike(&Forgery::new(PacketKind::OneRtt, PING));
     }
-    let dropped = |reason| Fate::Dropped(Some(PacketKind::OneRtt), reason);
+    let dropped = |reason| PacketOutcome::Dropped(Some(PacketKind::OneRtt), reason);
     let kept = vec![dropped(DropReason::KeysUnavailable); ahead.min(10)];
     let overload = vec![dropped(DropReason::Overload); ahead.saturating_sub(10)];
-    assert_eq!(fates.take(), [kept, overload].concat());
+    assert_eq!(log.take(), [kept, overload].concat());
     let mut opened = Vec::new();
     pair.world.run_until(Duration::from_secs(1), |_| {
-        opened.extend(fates.take());
-        opened.retain(|fate| *fate == Fate::Received(PacketKind::OneRtt));
+        opened.extend(log.take());
+        opened.retain(|fate| *fate == PacketOutcome::Received(PacketKind::OneRtt));
         !opened.is_empty()
     });
     pair.world.run_for(Duration::from_secs(1));

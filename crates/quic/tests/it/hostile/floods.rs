@@ -1,4 +1,4 @@
-//! Frames that are allowed one by one and meant to exhaust (RFC 9000 §21).
+//! Floods of frames that are each allowed (RFC 9000 §21).
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ fn opening_streams_faster_than_credit_closes_connection() {
     );
 }
 
-/// The same at the pace of the credit: the victim serves on, and holds nothing.
+/// The same within the credit: the victim keeps serving, and uses no more memory.
 #[test]
 fn streams_reset_within_credit_keep_memory_bounded() {
     let mut pair = HostilePair::new(Role::Client);
@@ -168,7 +168,7 @@ fn one_byte_pieces_in_order_keep_memory_bounded() {
     pair.still_serves();
 }
 
-/// Data repeated without end is held once.
+/// Data that is repeated endlessly is buffered once.
 #[test]
 fn repeated_data_is_held_once() {
     let mut pair = HostilePair::new(Role::Client);
@@ -286,7 +286,7 @@ fn memory_is_proportional_to_kept_data() {
     }
 }
 
-/// Every stream that was granted, each with a byte that nobody reads.
+/// All streams within the limit, each with an unread byte.
 #[test]
 fn all_granted_streams_keep_memory_bounded() {
     let mut pair = HostilePair::new(Role::Client);
@@ -307,7 +307,7 @@ fn all_granted_streams_keep_memory_bounded() {
     pair.still_serves();
 }
 
-/// The application's own side: DATAGRAMs that find no room on the path.
+/// DATAGRAMs of the application itself that do not fit the path.
 #[test]
 fn unsendable_datagrams_are_bounded_by_queue() {
     let mut pair = HostilePair::new(Role::Client);
@@ -352,7 +352,7 @@ fn endless_new_tokens_are_bounded() {
     pair.still_serves();
 }
 
-/// Tickets without end, which a client takes in as long as it lives.
+/// Endless session tickets, which a client accepts as long as the connection is open.
 #[test]
 fn endless_session_tickets_are_bounded() {
     let mut pair = HostilePair::with(Role::Server, |setup| {

@@ -1,4 +1,4 @@
-//! Credit: more data, more streams, another end than agreed (RFC 9000 §4).
+//! Violations of flow control, stream limits and final sizes (RFC 9000 §4).
 
 use clearway_quic::Role;
 use clearway_quic::connection::Config;

@@ -1,4 +1,4 @@
-//! Frames where they must not be, and bytes that are no frame (RFC 9000 §12.4).
+//! Frames in packets where they are forbidden, and malformed frames (RFC 9000 §12.4).
 
 use std::time::Duration;
 

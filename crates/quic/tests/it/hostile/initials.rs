@@ -1,5 +1,4 @@
-//! Initial packets of strangers, who need no keys but those that everybody can
-//! compute: what they can make a server hold, and for how long.
+//! Initial packets, whose keys anyone can derive: what they can make a server store, and for how long.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use clearway_quic::rng::Rng;
 use clearway_quic::wire::header::{LongHeader, LongKind, UnprotectedHeader};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
-use crate::hostile::pair::{LINK, bytes, first_flight, weighed};
+use crate::hostile::pair::{LINK, bytes, first_flight, metered_world};
 use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
 /// A client's Initial packet in a datagram of 1,200 bytes.
@@ -62,7 +61,7 @@ fn handshakes(world: &World) -> usize {
 
 #[test]
 fn initial_without_crypto_data_is_dropped_without_state() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     // PING, PADDING alone, an ACK, an empty CRYPTO frame.
     let empty = crypto(0, b"");
     let payloads: [&[u8]; 4] = [&[1], &[0], &[2, 0, 0, 0, 0], &empty];
@@ -81,7 +80,7 @@ fn initial_without_crypto_data_is_dropped_without_state() {
 /// never goes on.
 #[test]
 fn endless_client_hello_closes_connection() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     let from: SocketAddr = ([10, 9, 0, 1], 4000).into();
     let total = 40;
     for i in 0..total {
@@ -102,7 +101,7 @@ fn endless_client_hello_closes_connection() {
 /// connection IDs that clients of its own may be using.
 #[test]
 fn retry_token_for_cid_in_use_does_not_change_routes() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     let flight = first_flight(&mut world);
     assert_eq!(flight.len(), 2, "a ClientHello in two datagrams");
     let header = PartialHeader::parse(&flight[0].data, 8).expect("an Initial");
@@ -190,7 +189,7 @@ fn extension(hello: &[u8], kind: u16) -> usize {
 fn client_hello_without_transport_parameters_ends_the_connection() {
     const TRANSPORT_PARAMETERS: u16 = 0x39;
     for present in [true, false] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let flight = first_flight(&mut world);
         let mut hello = client_hello(&flight);
         let at = extension(&hello, TRANSPORT_PARAMETERS);

@@ -1,4 +1,4 @@
-//! Key updates out of turn, and forged packets without end (RFC 9001 §6).
+//! Invalid key updates, and floods of forged packets (RFC 9001 §6).
 
 use std::time::Duration;
 
@@ -42,8 +42,8 @@ fn late_packet_of_new_keys_below_old_keys_closes_connection() {
     pair.still_serves();
 }
 
-/// Acknowledging, with old keys, what the victim sent with new ones: the peer
-/// has them and did not move up (RFC 9001 §6.2).
+/// Acknowledges with old keys what the victim has sent with new ones: the peer has received the update
+/// and did not answer it (RFC 9001 §6.2).
 #[test]
 fn ack_of_key_update_under_old_keys_closes_connection() {
     let mut pair = HostilePair::new(Role::Client);

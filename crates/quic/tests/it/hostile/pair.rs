@@ -1,4 +1,4 @@
-//! One end that breaks the protocol, one that has to stand it.
+//! A hostile end and its victim.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,17 +14,17 @@ use clearway_quic::{Instant, Role};
 
 use clearway_testing::{Meter, Setup, World, path};
 
-/// The way between both ends.
+/// The link between both ends.
 pub(crate) const LINK: &str = "rate=100M delay=5ms";
 
-/// Room for any payload a test writes.
+/// Size of the buffer for the payloads that tests write.
 const ROOM: usize = 60_000;
 
-/// Memory that a victim may hold at any time of a pair that names no bound of
-/// its own: far below the receive budget, which no test here spends.
+/// Default bound on the victim's memory, bytes. It is far below the receive budget, which no test here
+/// uses up.
 pub(crate) const IDLE_MEMORY: usize = 512 << 10;
 
-/// Bytes of a frame.
+/// Encodes a frame.
 pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = vec![0; frame.size()];
     let mut w = Writer::new(&mut out);
@@ -33,7 +33,7 @@ pub(crate) fn bytes(frame: &Frame<'_>) -> Vec<u8> {
     out
 }
 
-/// Bytes of what `write` writes.
+/// Returns the bytes that `write` writes.
 pub(crate) fn raw(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut out = vec![0; ROOM];
     let mut w = Writer::new(&mut out);
@@ -42,27 +42,27 @@ pub(crate) fn raw(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     w.filled().to_vec()
 }
 
-/// A type and integers, which is what most frames are.
+/// Encodes integers: most frames are a type followed by integers.
 pub(crate) fn fields(values: &[u64]) -> Vec<u8> {
     raw(|w| values.iter().for_each(|&value| w.varint(value)))
 }
 
-/// A stream of the hostile client's.
+/// Returns the ID of a bidirectional stream of the hostile client.
 pub(crate) fn client_bidi(index: u64) -> StreamId {
     StreamId::new(Role::Client, Directionality::Bidirectional, index)
 }
 
-/// The 1-RTT packets that a victim sends: number, whether it asks for an ACK.
+/// The 1-RTT packets that a victim sends: packet number, and whether it is ack-eliciting.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers(Arc<Mutex<Vec<(u64, bool)>>>);
+pub(crate) struct SentNumbers(Arc<Mutex<Vec<(u64, bool)>>>);
 
-impl Numbers {
+impl SentNumbers {
     pub(crate) fn sent(&self) -> Vec<u64> {
         let sent = self.0.lock().expect("one thread");
         sent.iter().map(|&(number, _)| number).collect()
     }
 
-    /// Those that ask for an ACK, sent since this was last called.
+    /// Returns the ack-eliciting ones sent since the last call.
     pub(crate) fn take_eliciting(&self) -> Vec<u64> {
         let mut sent = self.0.lock().expect("one thread");
         let eliciting = sent.drain(..).filter(|&(_, eliciting)| eliciting);
@@ -70,7 +70,7 @@ impl Numbers {
     }
 }
 
-impl Observer for Numbers {
+impl Observer for SentNumbers {
     fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
         if let TraceEvent::PacketSent {
             kind: PacketKind::OneRtt,
@@ -85,15 +85,14 @@ impl Observer for Numbers {
     }
 }
 
-/// A world whose `victim` is weighed like that of a pair, for attacks by datagrams
-/// that need no keys.
-pub(crate) fn weighed(setup: Setup, spec: &str, victim: Role) -> World {
+/// Creates a world that meters the memory of `victim`, for attacks with datagrams that need no keys.
+pub(crate) fn metered_world(setup: Setup, spec: &str, victim: Role) -> World {
     let mut world = World::new(setup, path(spec, 1), 1);
     world.meter = Some(Meter::new(victim, IDLE_MEMORY));
     world
 }
 
-/// A client's first datagrams, caught on their way.
+/// Captures a client's first flight, which does not arrive.
 pub(crate) fn first_flight(world: &mut World) -> Vec<Packet> {
     let caught = Arc::new(Mutex::new(Vec::new()));
     let sink = caught.clone();
@@ -109,19 +108,18 @@ pub(crate) fn first_flight(world: &mut World) -> Vec<Packet> {
 
 /// A world in which one end is hostile.
 ///
-/// The victim's memory is weighed after every step and must stay within a bound,
-/// [`IDLE_MEMORY`] unless the test names another. Each close that the victim
-/// pronounces must be asserted to the letter, with [`HostilePair::closed_with`]. Both
-/// hold for every pair: they are checked where it ends.
+/// The victim's memory is measured after every step and must stay within a bound, [`IDLE_MEMORY`]
+/// unless the test sets another. If the victim closes the connection, the test must check the error with
+/// [`HostilePair::closed_with`]. Both are checked when the pair is dropped.
 pub(crate) struct HostilePair {
     pub(crate) world: World,
     hostile: Role,
     /// The victim's close has been compared with what the test expects.
-    heard: bool,
+    close_checked: bool,
 }
 
 impl HostilePair {
-    /// After the handshake, with everything said that honest ends say.
+    /// Creates a pair after the handshake, when neither end has anything left to send.
     pub(crate) fn new(hostile: Role) -> Self {
         Self::with(hostile, |_| {})
     }
@@ -136,26 +134,26 @@ impl HostilePair {
         pair
     }
 
-    /// The client's first flight is on its way; nothing has arrived.
+    /// Creates a pair whose client has sent its first flight, which has not arrived.
     pub(crate) fn begun(hostile: Role, change: impl FnOnce(&mut Setup)) -> Self {
         let mut setup = Setup::new();
         change(&mut setup);
-        let mut world = weighed(setup, LINK, hostile.peer());
+        let mut world = metered_world(setup, LINK, hostile.peer());
         world.connect();
         world.flush();
         Self {
             world,
             hostile,
-            heard: false,
+            close_checked: false,
         }
     }
 
-    /// Names another bound than [`IDLE_MEMORY`], in bytes.
+    /// Sets another bound than [`IDLE_MEMORY`], in bytes.
     pub(crate) fn bound(&mut self, bytes: usize) {
         self.meter().bound = bytes;
     }
 
-    /// The most memory that the victim has held, in bytes.
+    /// Returns the largest memory of the victim so far, in bytes.
     pub(crate) fn peak(&mut self) -> usize {
         self.meter().peak
     }
@@ -178,7 +176,7 @@ impl HostilePair {
         }
     }
 
-    /// Hands the victim a datagram from the hostile end's address.
+    /// Delivers a datagram to the victim from the hostile end's address.
     pub(crate) fn deliver(&mut self, datagram: Vec<u8>) {
         let (client, server) = (self.world.client.address, self.world.server.address);
         let (direction, src, dst) = match self.hostile {
@@ -189,7 +187,7 @@ impl HostilePair {
         self.world.deliver(direction, packet);
     }
 
-    /// A forged packet; panics if its keys are not there.
+    /// Forges a packet. Panics if the hostile end has no keys for it.
     pub(crate) fn forge(&mut self, forgery: &Forgery<'_>) -> Vec<u8> {
         let now = self.world.now;
         self.hostile()
@@ -202,12 +200,12 @@ impl HostilePair {
         self.deliver(packet);
     }
 
-    /// A 1-RTT packet with these frames arrives at the victim.
+    /// Delivers a 1-RTT packet with these frames to the victim.
     pub(crate) fn say(&mut self, payload: &[u8]) {
         self.strike(&Forgery::new(PacketKind::OneRtt, payload));
     }
 
-    /// What the hostile end is told; the victim must know the same.
+    /// Returns the error that the hostile end receives, and checks that the victim has the same.
     fn verdict(&mut self) -> TransportError {
         self.world.run_for(Duration::from_millis(100));
         let told = match self.hostile().error() {
@@ -221,8 +219,8 @@ impl HostilePair {
         told
     }
 
-    /// Hands what the victim sends straight to the hostile end, for when the
-    /// victim sends to connection IDs that were forged and lead nowhere.
+    /// Passes what the victim sends directly to the hostile end, when the victim sends to forged
+    /// connection IDs that are not routed.
     pub(crate) fn hear_unrouted(&mut self) {
         let caught = Arc::new(Mutex::new(Vec::new()));
         let sink = caught.clone();
@@ -243,10 +241,10 @@ impl HostilePair {
         }
     }
 
-    /// Asserts the code, the frame type named, and the words.
+    /// Checks the error code, the frame type and the reason of the close.
     #[track_caller]
     pub(crate) fn closed_with(&mut self, code: Code, frame: impl Into<Option<u64>>, words: &str) {
-        self.heard = true;
+        self.close_checked = true;
         let error = self.verdict();
         assert_eq!(
             (error.code, error.frame, &*error.reason),
@@ -254,7 +252,7 @@ impl HostilePair {
         );
     }
 
-    /// The victim is open and still serves: a stream goes there and back.
+    /// Checks that the victim is open and still serves, with one stream there and back.
     #[track_caller]
     pub(crate) fn still_serves(&mut self) {
         assert_eq!(self.victim().error(), None);
@@ -278,7 +276,7 @@ impl HostilePair {
 
 impl Drop for HostilePair {
     fn drop(&mut self) {
-        if !std::thread::panicking() && !self.heard {
+        if !std::thread::panicking() && !self.close_checked {
             let said = match self.victim().error() {
                 Some(ConnectionError::Transport(error)) => Some(error.clone()),
                 _ => None,

@@ -1,5 +1,4 @@
-//! A server's preferred address: nobody is sent data who did not ask for it
-//! (RFC 9000 §9.6, §21.5.3).
+//! A server's preferred address must not turn others into targets (RFC 9000 §9.6, §21.5.3).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ use clearway_quic::stream::{Directionality, WriteError};
 use clearway_quic::wire::{Frames, PacketKind, PartialHeader};
 use clearway_quic::{Instant, Role};
 
-use crate::hostile::pair::{HostilePair, LINK, Numbers, fields};
+use crate::hostile::pair::{HostilePair, LINK, SentNumbers, fields};
 use clearway_testing::{Setup, World, download, path};
 
 /// Challenges that a path gets in the three PTOs of its validation, one each.
@@ -150,7 +149,7 @@ fn optimistic_acks_do_not_validate_preferred_address() {
     });
     // The send buffer of an upload that goes well.
     pair.bound(2 << 20);
-    let numbers = Numbers::default();
+    let numbers = SentNumbers::default();
     pair.victim().set_observer(Box::new(numbers.clone()));
     let count = Arc::new(Mutex::new(0));
     let sum = count.clone();

@@ -15,7 +15,7 @@ use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader};
 use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
-use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, metered_world};
 use clearway_testing::identity;
 use clearway_testing::{Setup, World};
 
@@ -83,7 +83,7 @@ fn caught(algorithms: Algorithms) -> (World, Vec<Packet>) {
         .algorithms(algorithms)
         .build()
         .expect("client settings");
-    let mut world = weighed(setup, LINK, Role::Client);
+    let mut world = metered_world(setup, LINK, Role::Client);
     let flight = first_flight(&mut world);
     (world, flight)
 }
@@ -255,7 +255,7 @@ fn token_put_by_application_obeys_the_same_limit() {
         let name = "localhost".try_into().expect("a name");
         let kept = setup.sessions.put_token(&name, vec![0xa5; token_len]);
         assert_eq!(kept, usable);
-        let mut world = weighed(setup, LINK, Role::Client);
+        let mut world = metered_world(setup, LINK, Role::Client);
         let flight = first_flight(&mut world);
         let (dcid, _) = cids(&flight[0].data);
         let (sent, _) = opened(flight[0].data.clone(), &dcid);

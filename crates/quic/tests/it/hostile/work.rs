@@ -1,5 +1,5 @@
-//! Frames that ask for work and move nothing on, packed hundreds to a datagram
-//! (RFC 9000 §21.9), and honest patterns that look alike.
+//! Floods of frames that cause work without any progress, hundreds in a datagram (RFC 9000 §21.9), and
+//! honest traffic that looks similar.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, Writer};
 
 use crate::hostile::acks::ack_each;
-use crate::hostile::pair::{HostilePair, Numbers, bytes, client_bidi, fields, raw};
+use crate::hostile::pair::{HostilePair, SentNumbers, bytes, client_bidi, fields, raw};
 
 const REASON: &str = "too many frames that transfer no new data";
 
 /// Bytes of frames in one forged packet.
 const PAYLOAD: usize = 1_100;
 
-/// What a pair has earned beside the burst when it begins, a second after its handshake,
-/// and what the last frame may be charged beyond.
+/// What the budget has gained beyond its initial value when a test begins, a second after the handshake,
+/// plus what the last frame may be charged beyond it.
 const EARNED: u64 = 4_200;
 
-/// Makes the frame of a number.
+/// Writes the frame number n.
 type MakeFrame = fn(u64) -> Frame<'static>;
 
 fn burst() -> u64 {
@@ -34,20 +34,20 @@ fn client_uni(index: u64) -> StreamId {
     StreamId::new(Role::Client, Directionality::Unidirectional, index)
 }
 
-/// What the victim has been asked to do.
+/// What the victim has processed.
 pub(super) fn charged(pair: &mut HostilePair) -> u64 {
     let now = pair.world.now;
     u64::from(pair.victim().stats(now).unproductive_work)
 }
 
-/// Fills packets with frames that `write` makes from ever new numbers until the victim
-/// ends the connection: after the burst and what one packet holds.
+/// Fills packets with frames from `write` until the victim closes the connection, which must happen
+/// after the initial budget plus at most one packet.
 #[track_caller]
 pub(super) fn flood(pair: HostilePair, frame_type: u64, write: impl FnMut(&mut Writer<'_>, u64)) {
     flood_that_earns(0, pair, frame_type, write);
 }
 
-/// A [`flood`] whose frames also pay so many units into the budget.
+/// Same as [`flood`], with frames that also add this many units to the budget.
 #[track_caller]
 fn flood_that_earns(
     units: u64,
@@ -77,7 +77,7 @@ fn flood_that_earns(
     pair.closed_with(Code::PROTOCOL_VIOLATION, frame_type, REASON);
 }
 
-/// The frames that say the same each time.
+/// Frames that are the same each time.
 #[test]
 fn flood_of_repeated_frames_closes_connection() {
     let id = client_bidi(0).as_u64();
@@ -109,7 +109,7 @@ fn flood_of_repeated_frames_closes_connection() {
     );
 }
 
-/// The frames that say something else each time.
+/// Frames that differ each time.
 #[test]
 fn flood_of_changing_frames_closes_connection() {
     let frames: [(u64, MakeFrame); 8] = [
@@ -153,7 +153,7 @@ fn flood_of_changing_frames_closes_connection() {
     });
 }
 
-/// STREAM and CRYPTO frames without data, and with data that is there.
+/// STREAM and CRYPTO frames without data, or with data that has already arrived.
 #[test]
 fn flood_of_empty_and_repeated_data_closes_connection() {
     for data in [&b""[..], b"x", &[7; 127]] {
@@ -174,7 +174,7 @@ fn flood_of_empty_and_repeated_data_closes_connection() {
     }
 }
 
-/// STREAM frames without data at rising offsets: they announce bytes and bring none.
+/// STREAM frames without data at rising offsets, which raise the highest offset without new bytes.
 #[test]
 fn flood_of_empty_frames_at_rising_offsets_closes_connection() {
     // 64 bytes are a unit, announced or not.
@@ -191,7 +191,7 @@ fn flood_of_empty_frames_at_rising_offsets_closes_connection() {
     });
 }
 
-/// Frames for streams that are over, which are ignored one by one.
+/// Frames for finished streams, which are ignored.
 #[test]
 fn flood_of_frames_for_finished_stream_closes_connection() {
     let mut pair = HostilePair::new(Role::Client);
@@ -210,7 +210,7 @@ fn flood_of_frames_for_finished_stream_closes_connection() {
     });
 }
 
-/// One ACK frame in a packet is what honest packets have; hundreds are not.
+/// Honest packets have one ACK frame, not hundreds.
 #[test]
 fn flood_of_ack_frames_closes_connection() {
     let ack = [kind::ACK as u8, 0, 0, 0, 0];
@@ -246,7 +246,7 @@ fn flood_of_ack_ranges_without_new_acks_closes_connection() {
     pair.closed_with(Code::PROTOCOL_VIOLATION, kind::ACK, REASON);
 }
 
-/// As many as a receiver on a bad path may have, again and again.
+/// As many ranges as a receiver on a bad path may have, repeatedly.
 #[test]
 fn repeated_ack_frames_of_64_ranges_are_not_charged() {
     let (mut pair, _, acked) = pair_with_acked_packets(65);
@@ -260,7 +260,7 @@ fn repeated_ack_frames_of_64_ranges_are_not_charged() {
     pair.still_serves();
 }
 
-/// However many ranges there are: each frame has one packet more.
+/// However many ranges there are, if each frame acknowledges one more packet.
 #[test]
 fn ack_ranges_are_not_charged_while_acknowledging_new_packets() {
     let (mut pair, numbers, mut acked) = pair_with_acked_packets(300);
@@ -288,9 +288,9 @@ fn ack_ranges_are_not_charged_while_acknowledging_new_packets() {
 
 /// A pair whose victim has sent packets that were acknowledged: `count` of them, no two
 /// of them neighbours, ascending.
-fn pair_with_acked_packets(count: usize) -> (HostilePair, Numbers, Vec<u64>) {
+fn pair_with_acked_packets(count: usize) -> (HostilePair, SentNumbers, Vec<u64>) {
     let mut pair = HostilePair::new(Role::Client);
-    let numbers = Numbers::default();
+    let numbers = SentNumbers::default();
     pair.victim().set_observer(Box::new(numbers.clone()));
     let opened = pair.hostile().open(Directionality::Bidirectional);
     assert_eq!(opened, Some(client_bidi(0)));
@@ -315,7 +315,7 @@ fn pair_with_acked_packets(count: usize) -> (HostilePair, Numbers, Vec<u64>) {
     (pair, numbers, acked)
 }
 
-/// A connection ID that is given again and again, or retired again and again.
+/// The same connection ID, issued or retired repeatedly.
 #[test]
 fn flood_of_repeated_cids_closes_connection() {
     let given = Frame::NewConnectionId {
@@ -331,7 +331,7 @@ fn flood_of_repeated_cids_closes_connection() {
     }
 }
 
-/// After a flood that stopped in time, time forgives.
+/// The budget refills after a flood that ended in time.
 #[test]
 fn pause_after_flood_refills_budget() {
     let mut pair = HostilePair::new(Role::Client);
@@ -346,7 +346,7 @@ fn pause_after_flood_refills_budget() {
     pair.still_serves();
 }
 
-/// A flood below the rate that time allows goes on, and is no more than that.
+/// A flood below the rate at which the budget refills may continue.
 #[test]
 fn thousand_pings_a_second_are_served() {
     let mut pair = HostilePair::new(Role::Client);
@@ -358,8 +358,7 @@ fn thousand_pings_a_second_are_served() {
     pair.still_serves();
 }
 
-/// A path that is asked about every 10 ms for ten minutes, by a client that moves along
-/// a road with a bad network.
+/// A client on the road with a bad network probes a path every 10 ms for ten minutes.
 #[test]
 fn path_challenges_at_honest_rate_are_answered() {
     let mut pair = HostilePair::new(Role::Client);
@@ -370,8 +369,7 @@ fn path_challenges_at_honest_rate_are_answered() {
     pair.still_serves();
 }
 
-/// 10,000 requests a second, each given up at once: the application that takes them is
-/// what bounds them.
+/// 10,000 requests a second, each reset at once. Their rate is bounded by the application.
 #[test]
 fn tiny_requests_that_are_reset_are_served() {
     let mut pair = HostilePair::with(Role::Client, |setup| {
@@ -399,8 +397,7 @@ fn tiny_requests_that_are_reset_are_served() {
     pair.still_serves();
 }
 
-/// A fast download whose reader grants new credit in every packet, for the connection
-/// and for two streams.
+/// A fast download whose reader sends MAX_DATA and MAX_STREAM_DATA for two streams in every packet.
 #[test]
 fn flow_control_frames_in_every_packet_are_served() {
     let mut pair = HostilePair::new(Role::Client);
@@ -444,7 +441,7 @@ fn flow_control_frames_in_every_packet_are_served() {
     assert_eq!(pair.victim().error(), None);
 }
 
-/// One byte a frame, a new one each time, costs nothing: it is slow, and it is data.
+/// Frames with one new byte each are not charged: they are slow, but they carry data.
 #[test]
 fn single_new_bytes_are_not_charged() {
     let mut pair = HostilePair::new(Role::Client);
@@ -468,7 +465,7 @@ fn single_new_bytes_are_not_charged() {
     pair.still_serves();
 }
 
-/// A sender that takes a delay for a loss repeats its whole window.
+/// A sender that mistakes a delay for a loss retransmits its whole window.
 #[test]
 fn repeated_windows_of_data_are_served() {
     let mut pair = HostilePair::new(Role::Client);
@@ -485,8 +482,8 @@ fn repeated_windows_of_data_are_served() {
     pair.still_serves();
 }
 
-/// Neither a RESET_STREAM with a large final size nor single bytes far apart count as
-/// much data: what pays is bytes that arrived.
+/// A RESET_STREAM with a large final size, or single bytes far apart, do not count as much data: only
+/// bytes that arrived refill the budget.
 #[test]
 fn final_sizes_do_not_refill_budget() {
     let mut pair = HostilePair::new(Role::Client);

@@ -1,6 +1,6 @@
-//! Random operations of two applications over a path that misbehaves: the
-//! ledger adds up and a timer waits whenever data does, after every step; in
-//! the end everything finished has arrived, byte for byte.
+//! Random operations of two applications over a bad path. After every step the ledger is consistent, and
+//! a timer is armed whenever data is outstanding. In the end all finished streams have arrived, byte for
+//! byte.
 //!
 //! `PROPTEST_CASES=3000 cargo test --release --test it operations::` runs more.
 

@@ -1,4 +1,4 @@
-//! What two applications know of each other, and what must hold of it.
+//! A model of two applications, and the invariants of their connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

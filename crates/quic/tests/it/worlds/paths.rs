@@ -1,4 +1,4 @@
-//! Every sequence of events that paths can meet, with the production types for
+//! Every sequence of events on paths, with the production types for
 //! paths and the peer's connection IDs. Loss recovery, which has to know the same
 //! paths, is a set here; `migration.rs` explores with all of a connection.
 

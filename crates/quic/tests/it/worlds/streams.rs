@@ -1,5 +1,5 @@
 //! Both halves of a stream, as the production type for streams runs them, beside a
-//! [`model`] that knows RFC 9000 §2 to §4 and nothing of the code: what state each
+//! [`model`] that knows RFC 9000 §2 to §4 and nothing of the code: which state each
 //! half is in after each event, what a read or write answers, which frames may leave
 //! and with which error a frame of the peer's ends the connection. What of it all was new
 //! data is reckoned by [`arrivals`].
