@@ -97,7 +97,7 @@ fn flood_of_repeated_frames_closes_connection() {
     ] {
         let repeated = fields(&frame);
         flood(HostilePair::new(Role::Client), frame[0], |w, _| {
-            w.bytes(&repeated)
+            w.bytes(&repeated);
         });
     }
     flood(
@@ -215,7 +215,7 @@ fn flood_of_frames_for_finished_stream_closes_connection() {
 fn flood_of_ack_frames_closes_connection() {
     let ack = [kind::ACK as u8, 0, 0, 0, 0];
     flood(HostilePair::new(Role::Client), kind::ACK, |w, _| {
-        w.bytes(&ack)
+        w.bytes(&ack);
     });
     let mut pair = HostilePair::new(Role::Client);
     let before = charged(&mut pair);
