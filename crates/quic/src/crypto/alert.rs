@@ -55,7 +55,7 @@ pub(crate) fn reason(error: &Error) -> Cow<'static, str> {
         Error::InappropriateHandshakeMessage {
             expect_types,
             got_type,
-        } => format!("unexpected TLS message {got_type:?}, expected one of {expect_types:?}").into(),
+        } => format!("unexpected TLS message {got_type:?}, expected {expect_types:?}").into(),
         Error::FailedToGetCurrentTime => "failed to read the system time".into(),
         Error::FailedToGetRandomBytes => "failed to get random bytes from the operating system".into(),
         // `Error` is non-exhaustive, and the messages of rustls are good for the rest.
@@ -295,7 +295,7 @@ mod tests {
             (
                 out_of_turn,
                 10,
-                "unexpected TLS message Finished, expected one of [ServerHello]",
+                "unexpected TLS message Finished, expected [ServerHello]",
             ),
             (out_of_place, 10, "Alert"),
             (

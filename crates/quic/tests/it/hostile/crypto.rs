@@ -134,6 +134,6 @@ fn tls_key_update_closes_with_unexpected_message_alert() {
     pair.closed_with(
         Code::crypto(10),
         kind::CRYPTO,
-        "TLS message HelloRequest where [NewSessionTicket] was due",
+        "unexpected TLS message HelloRequest, expected [NewSessionTicket]",
     );
 }
