@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bytes::Bytes;
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Body, Config, Connection, Event, Priority, Request, Response, field};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
@@ -62,7 +62,7 @@ fuzz_target!(|input: (bool, Vec<Step<'_>>)| {
     let mut end = End {
         role,
         http: Connection::new(role, Arc::new(config), 7),
-        wire: Wire::new(role),
+        wire: MemoryTransport::new(role),
         now: Instant::ZERO,
     };
     end.http.start(&mut end.wire);
@@ -76,14 +76,14 @@ fuzz_target!(|input: (bool, Vec<Step<'_>>)| {
 struct End {
     role: Role,
     http: Connection,
-    wire: Wire,
+    wire: MemoryTransport,
     now: Instant,
 }
 
 impl End {
     fn uni(&self, n: u8) -> StreamId {
         let index = u64::from(n % 8);
-        self.wire.of_peer(Directionality::Unidirectional, index)
+        self.wire.peer_stream(Directionality::Unidirectional, index)
     }
 
     fn bidi(&self, n: u8) -> StreamId {
@@ -137,7 +137,7 @@ impl End {
                 self.wire.feed_datagram(bytes);
                 while self.http.recv_datagram(&mut self.wire).is_some() {}
             }
-            Step::Take(take) => self.wire.take = usize::from(take),
+            Step::Take(take) => self.wire.max_write = usize::from(take),
             Step::Unblock => self.wire.unblock(),
             application => self.apply(application),
         }
@@ -156,14 +156,14 @@ impl End {
                 let _ = http.respond(wire, ids(u64::from(n)), &response, end);
             }
             Step::Inform(n) => {
-                let _ = http.inform(wire, ids(u64::from(n)), &Response::new(103));
+                let _ = http.send_informational(wire, ids(u64::from(n)), &Response::new(103));
             }
             Step::Write(n, len) => {
                 let mut body = Bytes::from(vec![0; usize::from(len % 6000)]);
                 let _ = http.write_body(wire, ids(u64::from(n)), &mut body);
             }
             Step::Trailers(n) => {
-                let _ = http.trailers(wire, ids(u64::from(n)), &[field("t", "u")]);
+                let _ = http.send_trailers(wire, ids(u64::from(n)), &[field("t", "u")]);
             }
             Step::Finish(n) => {
                 let _ = http.finish(wire, ids(u64::from(n)));

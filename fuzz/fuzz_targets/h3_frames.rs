@@ -56,5 +56,5 @@ fn capsules(bytes: &[u8], cut: usize) -> (Vec<Capsule>, bool, bool) {
             }
         }
     }
-    (found, false, reader.is_between())
+    (found, false, reader.is_at_boundary())
 }

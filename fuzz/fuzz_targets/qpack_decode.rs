@@ -39,7 +39,7 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
                 if decoder.on_encoder_stream(bytes).is_err() {
                     return;
                 }
-                while let Some(stream) = decoder.unblocked() {
+                while let Some(stream) = decoder.next_unblocked() {
                     match decoder.resume(stream) {
                         Ok(decoded) => assert_ne!(decoded, Some(Decoded::Blocked)),
                         Err(_) => return,

@@ -91,7 +91,7 @@ impl World {
         let len = len.min(self.inserting.len());
         let bytes: Vec<u8> = self.inserting.drain(..len).collect();
         self.decoder.on_encoder_stream(&bytes).expect("our own");
-        while let Some(stream) = self.decoder.unblocked() {
+        while let Some(stream) = self.decoder.next_unblocked() {
             let decoded = self
                 .decoder
                 .resume(stream)

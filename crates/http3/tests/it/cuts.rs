@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clearway_http3::frame::{FrameHeader, FrameKind, put_varint};
 use clearway_http3::qpack::{Encoder, FieldRef};
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Body, BodyError, Config, Connection, Event, Field, Request};
 use clearway_quic::connection::Event as QuicEvent;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
@@ -62,7 +62,7 @@ impl Outcome {
 /// A server that reads everything.
 struct Server {
     http: Connection,
-    wire: Wire,
+    wire: MemoryTransport,
     heard: BTreeMap<StreamId, Heard>,
 }
 
@@ -72,7 +72,7 @@ impl Server {
         config.limits.max_field_section = 1000;
         let mut this = Self {
             http: Connection::new(Role::Server, Arc::new(config), 1),
-            wire: Wire::new(Role::Server),
+            wire: MemoryTransport::new(Role::Server),
             heard: BTreeMap::new(),
         };
         this.http.start(&mut this.wire);
@@ -119,8 +119,8 @@ impl Server {
 /// The control stream, then one request stream, in pieces of these sizes.
 fn serve(control: &[u8], request: &[u8], cuts: &[usize]) -> Outcome {
     let mut server = Server::new();
-    let uni = server.wire.of_peer(Directionality::Unidirectional, 0);
-    let bidi = server.wire.of_peer(Directionality::Bidirectional, 0);
+    let uni = server.wire.peer_stream(Directionality::Unidirectional, 0);
+    let bidi = server.wire.peer_stream(Directionality::Bidirectional, 0);
     for (id, mut rest) in [(uni, control), (bidi, request)] {
         for &cut in cuts.iter().cycle() {
             if rest.is_empty() {
@@ -237,7 +237,7 @@ fn a_plain_request_is_heard() {
 fn a_reluctant_peer_gets_the_same_bytes() {
     let answer = |take: usize| {
         let mut server = Server::new();
-        let id = server.wire.of_peer(Directionality::Bidirectional, 0);
+        let id = server.wire.peer_stream(Directionality::Bidirectional, 0);
         let get = [
             (":method", "GET"),
             (":scheme", "https"),
@@ -247,7 +247,7 @@ fn a_reluctant_peer_gets_the_same_bytes() {
         server.wire.feed(id, &section(&get));
         server.wire.feed_end(id);
         server.turn();
-        server.wire.take = take;
+        server.wire.max_write = take;
         let response = clearway_http3::Response::new(200).with("x", "y");
         let (http, wire) = (&mut server.http, &mut server.wire);
         http.respond(wire, id, &response, false).expect("responds");
@@ -261,10 +261,10 @@ fn a_reluctant_peer_gets_the_same_bytes() {
                     http.on_quic_event(wire, &event);
                 }
                 assert!(refused == 0 || http.poll_event() == Some(Event::Writable(id)));
-                wire.take = take;
+                wire.max_write = take;
             }
         }
-        http.trailers(wire, id, &[clearway_http3::field("t", "u")])
+        http.send_trailers(wire, id, &[clearway_http3::field("t", "u")])
             .expect("trailers");
         wire.unblock();
         while let Some(event) = wire.poll_event() {
@@ -291,11 +291,11 @@ fn a_control_stream_opened_late_says_it_all() {
         ..Config::default()
     };
     let mut http = Connection::new(Role::Server, Arc::new(config), 1);
-    let mut wire = Wire::new(Role::Server);
-    wire.streams = 0;
+    let mut wire = MemoryTransport::new(Role::Server);
+    wire.max_streams = 0;
     http.start(&mut wire);
     http.shutdown(&mut wire);
-    wire.streams = 10;
+    wire.max_streams = 10;
     let uni = Directionality::Unidirectional;
     let available = QuicEvent::Stream(StreamEvent::StreamsAvailable(uni));
     http.on_quic_event(&mut wire, &available);

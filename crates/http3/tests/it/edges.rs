@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clearway_http3::frame::put_varint;
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{
     BodyError, Code, Config, Connection, Deadline, Event, Priority, Request, Response, SendError,
     Timeouts,
@@ -55,7 +55,7 @@ fn calls_on_an_unknown_request_do_nothing() {
     http.reset(wire, request(9), Code::NO_ERROR);
     http.stop(wire, request(9), Code::NO_ERROR);
     http.cancel(wire, request(9));
-    assert_eq!(wire.refusal(request(9)), (None, None));
+    assert_eq!(wire.reset_and_stop_codes(request(9)), (None, None));
     assert_eq!(http.finish(wire, request(9)), Err(SendError::Unknown));
     let priority = Priority::default();
     assert_eq!(
@@ -112,7 +112,7 @@ fn stopped_within(server: &mut End, id: StreamId, seconds: u64) -> Option<Durati
             break;
         }
         server.http.handle_timeout(now, &mut server.wire);
-        if server.wire.refusal(id).1.is_some() {
+        if server.wire.reset_and_stop_codes(id).1.is_some() {
             return Some(passed);
         }
     }
@@ -135,9 +135,9 @@ fn rest_of_a_request_that_never_ends_is_stopped_in_the_end() {
         if released {
             server.http.release();
         }
-        assert_eq!(server.wire.refusal(request(0)), (None, None));
+        assert_eq!(server.wire.reset_and_stop_codes(request(0)), (None, None));
         let waited = stopped_within(&mut server, request(0), 30);
-        let code = server.wire.refusal(request(0)).1;
+        let code = server.wire.reset_and_stop_codes(request(0)).1;
         assert_eq!(code, Some(Code::NO_ERROR.0), "{delivered} {released}");
         let waited = waited.expect("stopped").as_secs();
         assert!((5..=15).contains(&waited), "{waited} s");
@@ -153,7 +153,7 @@ fn stop_with_an_error_is_told_at_once() {
     let (http, wire) = (&mut server.http, &mut server.wire);
     http.stop(wire, request(0), Code::REQUEST_CANCELLED);
     let code = Some(Code::REQUEST_CANCELLED.0);
-    assert_eq!(wire.refusal(request(0)), (None, code));
+    assert_eq!(wire.reset_and_stop_codes(request(0)), (None, code));
 }
 
 #[test]
@@ -171,9 +171,9 @@ fn rest_of_a_request_that_is_reset_is_forgotten() {
     let heard = server.turn();
     // The answer was complete: no work can be spared.
     assert!(heard.is_empty(), "{heard:?}");
-    assert_eq!(server.http.undelivered(), 0);
+    assert_eq!(server.http.unacknowledged_messages(), 0);
     assert_eq!(stopped_within(&mut server, request(0), 30), None);
-    assert_eq!(server.wire.refusal(request(0)), (None, None));
+    assert_eq!(server.wire.reset_and_stop_codes(request(0)), (None, None));
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn body_behind_an_early_answer_is_stopped_with_no_error() {
     answer_early(&mut server);
     server.turn();
     assert_eq!(
-        server.wire.refusal(request(0)),
+        server.wire.reset_and_stop_codes(request(0)),
         (None, Some(Code::NO_ERROR.0))
     );
 }
@@ -227,7 +227,7 @@ fn memory_of_rests_is_given_back_by_release() {
     server.wire.feed_end(request(49));
     server.wire.feed_ack(request(49));
     server.turn();
-    assert_eq!(server.http.undelivered(), 0);
+    assert_eq!(server.http.unacknowledged_messages(), 0);
 }
 
 /// RFC 9114 §7.2.4.1 and RFC 9297 §2.1.1: a flag that is off may be said.
@@ -365,10 +365,10 @@ fn body_that_differs_from_its_content_length_is_refused() {
     let (http, wire) = (&mut server.http, &mut server.wire);
     let five = Response::new(200).with("content-length", "5");
     let body = Bytes::from_static(b"1234");
-    let refused = http.respond_with(wire, request(0), &five, body);
+    let refused = http.respond_with_body(wire, request(0), &five, body);
     assert_eq!(refused.map(drop), Err(SendError::WrongLength));
     let body = Bytes::from_static(b"12345");
-    http.respond_with(wire, request(0), &five, body)
+    http.respond_with_body(wire, request(0), &five, body)
         .expect("a response");
 }
 
@@ -451,7 +451,7 @@ fn trailers_beyond_the_limit_fail_the_request_and_are_counted() {
     let body = server.http.read_body(&mut server.wire, request(0));
     assert!(matches!(body, Err(BodyError::Failed(_))), "{body:?}");
     assert_eq!(server.http.counters().too_large, 1);
-    assert!(server.wire.refusal(request(0)).0.is_some());
+    assert!(server.wire.reset_and_stop_codes(request(0)).0.is_some());
 }
 
 /// RFC 8941 §3.3.1: an integer of several digits is that integer.
@@ -471,7 +471,7 @@ fn request_before_the_start_sends_settings_first() {
         ..Config::default()
     };
     let mut http = Connection::new(Role::Client, config.into(), 1);
-    let mut wire = Wire::new(Role::Client);
+    let mut wire = MemoryTransport::new(Role::Client);
     let get = Request::get("localhost", "/");
     http.request(&mut wire, &get, true).expect("a request");
     let control = StreamId::new(Role::Client, Directionality::Unidirectional, 0);
@@ -489,7 +489,7 @@ fn stream_without_meaning_is_sent_only_where_grease_is_configured() {
             ..Config::default()
         };
         let mut http = Connection::new(Role::Client, config.into(), 0x1234_5678_9abc);
-        let mut wire = Wire::new(Role::Client);
+        let mut wire = MemoryTransport::new(Role::Client);
         http.start(&mut wire);
         let fourth = StreamId::new(Role::Client, Directionality::Unidirectional, 3);
         let (sent, ended) = wire.sent(fourth);
@@ -557,7 +557,7 @@ fn idle_deadline_runs_until_the_last_goaway() {
 #[test]
 fn section_too_large_from_a_client_that_takes_no_answer_is_reset() {
     let mut server = End::new(Role::Server);
-    let mut wire = Wire::new(Role::Server);
+    let mut wire = MemoryTransport::new(Role::Server);
     let config = Config {
         grease: false,
         ..Config::default()
@@ -572,7 +572,7 @@ fn section_too_large_from_a_client_that_takes_no_answer_is_reset() {
     server.wire.feed(request(0), &frame(HEADERS, &[0; 70_000]));
     server.turn();
     assert_eq!(server.http.counters().too_large, 1);
-    let refused = server.wire.refusal(request(0)).0;
+    let refused = server.wire.reset_and_stop_codes(request(0)).0;
     assert_eq!(refused, Some(Code::MESSAGE_ERROR.0));
     assert_eq!(server.wire.sent(request(0)), (&[][..], false));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clearway_http3::frame::put_varint;
 use clearway_http3::qpack::{Encoder, FieldRef};
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Code, Config, Connection, Event, Request, Response, field};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
@@ -15,7 +15,7 @@ use crate::hostile::forger::{DATA, HEADERS, PRIORITY_UPDATE, frame, get};
 /// One end, and the transport in memory where we play the other.
 pub(crate) struct End {
     pub(crate) http: Connection,
-    pub(crate) wire: Wire,
+    pub(crate) wire: MemoryTransport,
 }
 
 /// SETTINGS with a table of 4096 bytes and 16 streams that may wait for it.
@@ -34,7 +34,7 @@ impl End {
         let http = Connection::new(role, Arc::new(config), 1);
         let mut this = Self {
             http,
-            wire: Wire::new(role),
+            wire: MemoryTransport::new(role),
         };
         this.http.start(&mut this.wire);
         let [control, encoder, decoder] = [0, 1, 2].map(|n| this.uni(n));
@@ -46,7 +46,7 @@ impl End {
     }
 
     pub(crate) fn uni(&self, index: u64) -> StreamId {
-        self.wire.of_peer(Directionality::Unidirectional, index)
+        self.wire.peer_stream(Directionality::Unidirectional, index)
     }
 
     /// Everything that happened is worked off.
@@ -202,7 +202,7 @@ fn memory_counts_what_the_transport_does_not_take() {
         server.wire.feed_end(request(n));
     }
     server.turn();
-    server.wire.take = 0;
+    server.wire.max_write = 0;
     let answer = Response::new(200).with("x-long", "v".repeat(2_000));
     for n in 0..20 {
         let done = server
@@ -227,8 +227,8 @@ fn memory_counts_exchanges_that_wait_for_an_acknowledgment() {
         done.expect("a response");
     }
     server.turn();
-    assert_eq!(server.http.undelivered(), 500);
-    server.assert_reports_what_it_holds("undelivered responses", 500 * 16);
+    assert_eq!(server.http.unacknowledged_messages(), 500);
+    server.assert_reports_what_it_holds("unacknowledged responses", 500 * 16);
 }
 
 /// A server that answers early passes over the rest: here a frame that is cut.

@@ -155,7 +155,7 @@ impl Peer {
             }
         }
         let end = match trailers {
-            Some(fields) => http.trailers(quic, id, fields),
+            Some(fields) => http.send_trailers(quic, id, fields),
             None => http.finish(quic, id),
         };
         end.expect("ends");

@@ -66,12 +66,18 @@ fn interim_responses_do_not_end_a_request() {
         let (http, quic) = world.server.split();
         let hint = Response::new(103).with("link", "</a.css>");
         for interim in [&Response::new(100), &hint] {
-            http.inform(quic, id, interim).expect("informs");
+            http.send_informational(quic, id, interim).expect("informs");
         }
-        assert!(http.inform(quic, id, &Response::new(200)).is_err());
+        assert!(
+            http.send_informational(quic, id, &Response::new(200))
+                .is_err()
+        );
         respond(world, id, &Response::new(200), "x");
         let (http, quic) = world.server.split();
-        assert!(http.inform(quic, id, &Response::new(100)).is_err());
+        assert!(
+            http.send_informational(quic, id, &Response::new(100))
+                .is_err()
+        );
     });
     let statuses: Vec<_> = heard.informational.iter().map(|r| r.status).collect();
     assert_eq!(statuses, [100, 103]);
@@ -153,7 +159,7 @@ fn a_sender_is_held_to_its_own_words() {
         ));
         let none = Response::new(204);
         assert_eq!(
-            http.respond_with(quic, id, &none, Bytes::from_static(b"x")),
+            http.respond_with_body(quic, id, &none, Bytes::from_static(b"x")),
             Err(SendError::WrongLength)
         );
         http.respond(quic, id, &none, false).expect("responds");

@@ -69,7 +69,7 @@ fn an_early_response_needs_no_more_of_the_request() {
     let heard = talk.answer(id, |world, _, id, _| {
         let (http, quic) = world.server.split();
         http.stop(quic, id, Code::NO_ERROR);
-        http.respond_with(quic, id, &Response::new(413), Bytes::from_static(b"no"))
+        http.respond_with_body(quic, id, &Response::new(413), Bytes::from_static(b"no"))
             .expect("responds");
     });
     assert_eq!(heard.body, b"no");

@@ -20,7 +20,7 @@ fn a_tunnel() {
             let (http, quic) = world.server.split();
             http.respond(quic, id, &Response::new(200), false)
                 .expect("responds");
-            assert!(http.trailers(quic, id, &[]).is_err(), "in a tunnel");
+            assert!(http.send_trailers(quic, id, &[]).is_err(), "in a tunnel");
         },
         |client, _| client.heard(id).response.is_some(),
     );
@@ -180,7 +180,7 @@ fn early(change: impl FnOnce(&mut clearway_http3::Config)) -> (Talk, StreamId) {
     world.run_for(Duration::from_secs(5));
     world
         .client
-        .configure(|config| config.remembered = Some(known));
+        .configure(|config| config.remembered_settings = Some(known));
     world.server.configure(change);
     world.connect();
     assert!(world.client.quic().has_zero_rtt());

@@ -94,6 +94,6 @@ pub fn post() -> Request {
 
 pub fn respond(world: &mut World, id: StreamId, response: &Response, body: impl Into<Bytes>) {
     let (http, quic) = world.server.split();
-    http.respond_with(quic, id, response, body.into())
+    http.respond_with_body(quic, id, response, body.into())
         .expect("responds");
 }

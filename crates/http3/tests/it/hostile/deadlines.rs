@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{
     Body, BodyError, Code, Config, Connection, Deadline, Event, Request, Response, Timeouts,
 };
@@ -80,7 +80,7 @@ fn timed_out(deadline: Deadline) -> impl FnMut(&Event) -> bool {
 /// The server begins a response of so many bytes and goes on as it can.
 fn respond(duel: &mut Duel, id: StreamId, len: usize) {
     let (http, quic) = duel.world.server.split();
-    http.respond_with(quic, id, &Response::new(200), pattern(len))
+    http.respond_with_body(quic, id, &Response::new(200), pattern(len))
         .expect("responds");
 }
 
@@ -243,7 +243,11 @@ fn responses_that_get_no_credit_are_cut() {
         let what = format!("stream {stream}, connection {connection}");
         assert_eq!(duel.world.server.http().counters().timed_out, 20, "{what}");
         assert_eq!(duel.world.server.http().open_requests(), 0, "{what}");
-        assert_eq!(duel.world.server.http().undelivered(), 0, "{what}");
+        assert_eq!(
+            duel.world.server.http().unacknowledged_messages(),
+            0,
+            "{what}"
+        );
         for id in ids {
             let cancelled = Some(Code::REQUEST_CANCELLED);
             assert_eq!(duel.refusal(id), (cancelled, None), "{what}");
@@ -376,7 +380,7 @@ fn response_without_credit_is_cut_beside_one_that_gets_on() {
     }
     assert!(read > 100_000, "{read} bytes");
     assert_eq!(duel.world.server.http().counters().timed_out, 1);
-    assert_eq!(duel.world.server.http().undelivered(), 0);
+    assert_eq!(duel.world.server.http().unacknowledged_messages(), 0);
     assert_eq!(duel.world.server.http().open_requests(), 1);
     assert_eq!(duel.refusal(left).0, Some(Code::REQUEST_CANCELLED));
     assert_eq!(duel.refusal(taken).0, None);
@@ -386,12 +390,12 @@ fn response_without_credit_is_cut_beside_one_that_gets_on() {
 /// client; then the deadline runs as ever.
 #[test]
 fn time_that_nobody_looked_does_not_count() {
-    let mut wire = Wire::new(Role::Server);
+    let mut wire = MemoryTransport::new(Role::Server);
     let mut config = Config::default();
     config.timeouts.idle = None;
     let mut http = Connection::new(Role::Server, Arc::new(config), 1);
     http.start(&mut wire);
-    let id = wire.of_peer(Directionality::Bidirectional, 0);
+    let id = wire.peer_stream(Directionality::Bidirectional, 0);
     wire.feed(id, &get()[..3]);
     while let Some(event) = wire.poll_event() {
         http.on_quic_event(&mut wire, &event);
@@ -410,7 +414,10 @@ fn time_that_nobody_looked_does_not_count() {
     }
     let took = now.saturating_since(begun).as_secs();
     assert!((30..69).contains(&took), "{took} s");
-    assert_eq!(wire.refusal(id).0, Some(Code::REQUEST_REJECTED.0));
+    assert_eq!(
+        wire.reset_and_stop_codes(id).0,
+        Some(Code::REQUEST_REJECTED.0)
+    );
 }
 
 /// Neither the server's silence nor a slow handler is the client's fault.

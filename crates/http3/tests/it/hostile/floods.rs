@@ -14,8 +14,8 @@ fn strict() -> Setup {
     for config in [&mut setup.client, &mut setup.server] {
         config.limits.abandoned_burst = 20;
         config.limits.abandoned_per_second = 10;
-        config.limits.idle_work_burst = 50;
-        config.limits.idle_work_per_second = 10;
+        config.limits.useless_frames_burst = 50;
+        config.limits.useless_frames_per_second = 10;
     }
     setup
 }
@@ -302,8 +302,8 @@ fn unfinished_header_sections_have_a_budget() {
     let mut setup = Setup::default();
     setup.server_quic.streams.max_bidi_streams = 1_000;
     setup.server_quic.streams.connection_window = 32 << 20;
-    setup.server.limits.max_gathered = 256 << 10;
-    let budget = setup.server.limits.max_gathered;
+    setup.server.limits.max_incomplete_sections = 256 << 10;
+    let budget = setup.server.limits.max_incomplete_sections;
     let mut duel = Duel::with(Role::Client, setup);
     let mut section = frame(HEADERS, &[0; 60_000]);
     section.truncate(50_000);
@@ -409,7 +409,7 @@ fn reset_of_a_stream_that_waits_for_the_table_frees_its_place() {
 fn trailers_and_responses_beyond_the_budget_of_sections_in_part_fail() {
     let config = || Config {
         limits: Limits {
-            max_gathered: 1_000,
+            max_incomplete_sections: 1_000,
             ..Limits::default()
         },
         ..Config::default()

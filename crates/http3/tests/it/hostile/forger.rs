@@ -218,7 +218,7 @@ impl Duel {
         assert!(asked, "no request: {events:?}");
         let (http, quic) = self.world.server.split();
         let response = clearway_http3::Response::new(200);
-        http.respond_with(quic, id, &response, Bytes::from_static(b"fine"))
+        http.respond_with_body(quic, id, &response, Bytes::from_static(b"fine"))
             .expect("responds");
         let (bytes, ended) = self.heard(id);
         assert!(ended && bytes.ends_with(b"fine"));

@@ -106,7 +106,7 @@ fn answers_stopped_on_their_way_are_charged() {
     for id in ids {
         let (http, quic) = duel.world.server.split();
         let body = Bytes::from_static(&[7; 3000]);
-        http.respond_with(quic, id, &Response::new(200), body)
+        http.respond_with_body(quic, id, &Response::new(200), body)
             .expect("responds");
         let quic = duel.world.client.quic();
         quic.stop(id, 0x10c).expect("stops");
@@ -178,7 +178,7 @@ fn request_that_is_reset_behind_its_header_section_is_rejected_unseen() {
         }
         server.wire.feed_reset(stream(0), 0x10c);
         assert_eq!(server.turn(), [], "{data}");
-        let refusal = server.wire.refusal(stream(0));
+        let refusal = server.wire.reset_and_stop_codes(stream(0));
         assert_eq!(refusal, (Some(Code::REQUEST_REJECTED.0), None));
         let counters = server.http.counters();
         assert_eq!((counters.abandoned, counters.requests), (1, 0));

@@ -77,7 +77,7 @@ fn cut_by_the_end() -> Vec<(&'static str, Vec<u8>)> {
 fn answer(duel: &mut Duel, id: StreamId) {
     let (http, quic) = duel.world.server.split();
     let body = Bytes::from_static(b"fine");
-    http.respond_with(quic, id, &Response::new(200), body)
+    http.respond_with_body(quic, id, &Response::new(200), body)
         .expect("responds");
     http.stop(quic, id, Code::NO_ERROR);
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Code, Config, Connection, Event};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
@@ -275,7 +275,7 @@ impl Due {
 
 struct Streams {
     http: Connection,
-    wire: Wire,
+    wire: MemoryTransport,
     due: Due,
     role: Role,
     /// The frame that was cut, and its last byte.
@@ -291,7 +291,7 @@ impl Streams {
             ..Config::default()
         };
         let mut http = Connection::new(role, Arc::new(config), 1);
-        let mut wire = Wire::new(role);
+        let mut wire = MemoryTransport::new(role);
         http.start(&mut wire);
         Self {
             http,
@@ -314,7 +314,7 @@ impl Streams {
     }
 
     fn id(&self, n: u64) -> StreamId {
-        self.wire.of_peer(Directionality::Unidirectional, n)
+        self.wire.peer_stream(Directionality::Unidirectional, n)
     }
 
     fn open(&mut self, bytes: &[u8]) -> u64 {

@@ -256,7 +256,7 @@ impl Grammar {
     }
 
     /// Messages on their way on streams that are not open.
-    pub(super) fn undelivered(&self) -> usize {
+    pub(super) fn unacknowledged_messages(&self) -> usize {
         let sent = |stream: &&Stream| {
             !stream.open && !stream.gone && stream.sending == Sending::Ended && !stream.acked
         };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Body, BodyError, Code, Config, Connection, Event, Request, Response};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
@@ -60,7 +60,7 @@ struct Messages {
     role: Role,
     alphabet: Alphabet,
     http: Connection,
-    wire: Wire,
+    wire: MemoryTransport,
     due: Grammar,
     /// The frame that was cut, by stream, and how much of it is missing.
     missing: Vec<Vec<u8>>,
@@ -87,7 +87,7 @@ impl Messages {
             role,
             alphabet: alphabet.clone(),
             http: Connection::new(role, Arc::new(config), 1),
-            wire: Wire::new(role),
+            wire: MemoryTransport::new(role),
             due: match role {
                 Role::Server => Grammar::of_server(streams, may_block),
                 Role::Client => Grammar::of_client(streams, may_block),
@@ -106,7 +106,7 @@ impl Messages {
                 asked.expect("a request");
             }
         }
-        let uni = |wire: &Wire, n| wire.of_peer(Directionality::Unidirectional, n);
+        let uni = |wire: &MemoryTransport, n| wire.peer_stream(Directionality::Unidirectional, n);
         let (control, encoder) = (uni(&this.wire, 0), uni(&this.wire, 1));
         this.wire.feed(control, &[0, 4, 0]);
         this.wire.feed(encoder, &[&[2], CAPACITY].concat());
@@ -236,7 +236,7 @@ impl Messages {
                 self.due.ack(n);
             }
             Happens::Insert => {
-                let encoder = self.wire.of_peer(Directionality::Unidirectional, 1);
+                let encoder = self.wire.peer_stream(Directionality::Unidirectional, 1);
                 self.wire.feed(encoder, INSERT);
                 self.due.insert();
             }
@@ -323,12 +323,12 @@ impl Messages {
                 self.due.open_requests(),
             ),
             (
-                "undelivered",
-                self.http.undelivered(),
-                self.due.undelivered(),
+                "unacknowledged messages",
+                self.http.unacknowledged_messages(),
+                self.due.unacknowledged_messages(),
             ),
         ];
-        let (streams, decoder) = self.http.waiting_sections();
+        let (streams, decoder) = self.http.blocked_sections();
         let due = if self.due.closed.is_some() {
             // Nothing is forgotten any more.
             (streams, decoder)

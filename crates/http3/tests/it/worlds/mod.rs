@@ -15,13 +15,21 @@ use clearway_http3::Connection;
 /// `Debug` prints it, without what only counts.
 fn state_of(http: &Connection) -> String {
     let mut state = format!("{http:?}");
+    // A renamed field must not be missed: the state would grow with every event.
+    for key in [
+        "counters: Counters {",
+        "rate_limits: RateLimits {",
+        "timers: Timers {",
+    ] {
+        assert!(state.contains(key), "{key} is not part of the state");
+    }
     for (key, end) in [
         ("counters: Counters {", '}'),
-        ("allowances: Allowances {", '}'),
-        ("clock: Clock {", '}'),
-        ("sampled: Sampled {", '}'),
+        ("rate_limits: RateLimits {", '}'),
+        ("timers: Timers {", '}'),
+        ("last_sample: LastSample {", '}'),
         ("progress: Progress {", '}'),
-        ("taken: ", ' '),
+        ("bytes_read: ", ' '),
     ] {
         let mut from = 0;
         while let Some(found) = state[from..].find(key) {
