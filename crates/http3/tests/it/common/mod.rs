@@ -1,4 +1,4 @@
-//! Two ends in virtual time, over a modelled path, with HTTP/3 on top.
+//! Two endpoints with HTTP/3 in virtual time, connected by a simulated path.
 #![allow(
     dead_code,
     unused_imports,
@@ -7,7 +7,7 @@
     reason = "each test binary uses a part"
 )]
 
-mod peer;
+mod application;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,18 +28,18 @@ use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 
-pub use peer::{Heard, Peer};
+pub use application::{StreamLog, TestApplication};
 
-/// Wall time of virtual time zero, in Unix seconds.
+/// The wall time at virtual time zero, in Unix seconds.
 const UNIX_ORIGIN: u64 = 1_800_000_000;
 
-/// Steps without the clock moving that mean a busy loop.
+/// How many steps without progress of the clock mean a busy loop.
 const MAX_STALLED: u32 = 1000;
 
-/// A path without surprises: 10 ms one way.
-pub const CALM: &str = "rate=50M delay=10ms queue=250";
+/// A path without loss: 10 ms one way.
+pub const CLEAN_PATH: &str = "rate=50M delay=10ms queue=250";
 
-/// What both ends agree on before they meet.
+/// The configuration of both endpoints.
 #[derive(Clone)]
 pub struct Setup {
     pub client_quic: quic::Config,
@@ -51,7 +51,7 @@ pub struct Setup {
     sessions: Arc<ClientSessions>,
 }
 
-/// A certificate and its key, PEM; one for all tests of a binary.
+/// A certificate and its key as PEM; one for all tests.
 fn identity() -> &'static (String, String) {
     static IDENTITY: OnceLock<(String, String)> = OnceLock::new();
     IDENTITY.get_or_init(|| {
@@ -90,15 +90,15 @@ impl Default for Setup {
     }
 }
 
-/// What speaks on a connection.
+/// The application on a connection.
 pub enum Application {
-    /// HTTP/3 of ours.
+    /// HTTP/3, which is under test.
     Http(Box<Connection>),
-    /// Nothing: the test writes what it likes.
+    /// None: the test writes raw bytes.
     Raw,
 }
 
-/// One end.
+/// An endpoint.
 pub struct Host {
     pub address: SocketAddr,
     endpoint: Endpoint,
@@ -109,7 +109,7 @@ pub struct Host {
     handle: Option<Handle>,
     pub http: Application,
     pub events: VecDeque<Event>,
-    /// Events of the transport, for raw ends.
+    /// Events of the transport, for raw endpoints.
     pub quic_events: Vec<quic::Event>,
     pub closed: Option<ConnectionError>,
     response: Vec<u8>,
@@ -134,7 +134,7 @@ impl Host {
         }
     }
 
-    /// Connections begun from now on have other settings.
+    /// Changes the configuration of later connections.
     pub fn configure(&mut self, change: impl FnOnce(&mut Config)) {
         change(Arc::make_mut(&mut self.config));
     }
@@ -151,10 +151,10 @@ impl Host {
         };
     }
 
-    /// The HTTP side and the transport below it.
+    /// The HTTP/3 connection and its transport.
     pub fn split(&mut self) -> (&mut Connection, &mut quic::Connection) {
         let Application::Http(http) = &mut self.http else {
-            panic!("a raw end has no HTTP");
+            panic!("a raw endpoint has no HTTP/3");
         };
         (http, self.quic.as_mut().expect("a connection"))
     }
@@ -218,7 +218,7 @@ impl Host {
         }
     }
 
-    /// Events upward, writes downward, then everything that may leave now.
+    /// Passes events up and writes down, then sends everything that may be sent now.
     fn transmit(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let (Some(quic), Some(handle)) = (&mut self.quic, self.handle) else {
             return;
@@ -256,14 +256,14 @@ impl Host {
     }
 }
 
-/// A client, a server, and what lies between.
+/// A client, a server, and the path between them.
 pub struct World {
     setup: Setup,
     pub now: Instant,
     pub client: Host,
     pub server: Host,
     path: Path,
-    /// The peer of the one under test says what the test says.
+    /// The endpoint without HTTP/3, on which the test writes raw bytes.
     pub raw: Option<Role>,
     stalled: u32,
 }
@@ -298,16 +298,16 @@ impl World {
         }
     }
 
-    /// Two ends of ours after the handshake, over a calm path.
-    pub fn calm(setup: Setup) -> Self {
-        let mut world = Self::new(setup, CALM, 1);
+    /// Two HTTP/3 endpoints after the handshake, over a path without loss.
+    pub fn connected(setup: Setup) -> Self {
+        let mut world = Self::new(setup, CLEAN_PATH, 1);
         world.handshake();
         world
     }
 
-    /// One end of ours after the handshake; the other is raw.
+    /// An HTTP/3 endpoint after the handshake with a raw one.
     pub fn against(raw: Role, setup: Setup) -> Self {
-        let mut world = Self::new(setup, CALM, 1);
+        let mut world = Self::new(setup, CLEAN_PATH, 1);
         world.raw = Some(raw);
         world.handshake();
         world
@@ -320,7 +320,7 @@ impl World {
         }
     }
 
-    /// Begins a client connection.
+    /// Starts a client connection.
     pub fn connect(&mut self) {
         let connect = Connect {
             remote: self.server.address,
@@ -336,7 +336,7 @@ impl World {
         self.client.begin(handle, connection, raw);
     }
 
-    /// Connects, and runs until both ends know of the handshake and of each
+    /// Connects, and runs until both endpoints have confirmed the handshake and received the
     /// other's settings.
     pub fn handshake(&mut self) {
         self.connect();
@@ -382,7 +382,7 @@ impl World {
         true
     }
 
-    /// Sends what both ends have to send.
+    /// Sends what both endpoints have to send.
     pub fn flush(&mut self) {
         let now = Time(self.now.as_nanos());
         for direction in [Direction::Up, Direction::Down] {
@@ -397,7 +397,7 @@ impl World {
         }
     }
 
-    /// Steps until `done`, at most until `limit` of virtual time.
+    /// Runs until `done`, or until `limit` of virtual time has passed. Returns whether it was done.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now + limit;
         loop {
@@ -411,12 +411,12 @@ impl World {
         }
     }
 
-    /// Steps until `done`, which must happen within ten minutes of virtual time.
+    /// Runs until `done`, which must happen within ten minutes of virtual time.
     pub fn must(&mut self, what: &str, done: impl FnMut(&mut Self) -> bool) {
         let happened = self.run_until(Duration::from_secs(600), done);
         assert!(
             happened,
-            "{what}: not within ten minutes; client {:?}, server {:?}",
+            "{what}: did not happen within ten minutes; client {:?}, server {:?}",
             self.client.closed, self.server.closed
         );
     }
@@ -426,27 +426,27 @@ impl World {
         self.run_until(time, |_| false);
     }
 
-    /// The code with which `role` closed the connection, by its own account: before
-    /// the handshake is complete the other end does not hear it (RFC 9000 §10.2.3).
+    /// Returns the code with which `role` closed the connection, as it reports it itself: before
+    /// the handshake is complete, the other endpoint does not receive it (RFC 9000 §10.2.3).
     pub fn own_close_code(&mut self, role: Role) -> Option<Code> {
         self.run_until(Duration::from_secs(5), |world| {
             world.host(role).closed.is_some()
         });
         match &self.host(role).closed {
             Some(ConnectionError::LocalApplication { code }) => Some(Code(*code)),
-            Some(other) => panic!("closed otherwise: {other}"),
+            Some(other) => panic!("closed in another way: {other}"),
             None => None,
         }
     }
 
-    /// The code with which `role` closed the connection, as the other end hears it.
+    /// Returns the code with which `role` closed the connection, as the other endpoint received it.
     pub fn close_code(&mut self, role: Role) -> Option<Code> {
         self.run_until(Duration::from_secs(5), |world| {
             world.host(role.peer()).closed.is_some()
         });
         match &self.host(role.peer()).closed {
             Some(ConnectionError::PeerApplication { code, .. }) => Some(Code(*code)),
-            Some(other) => panic!("closed otherwise: {other}"),
+            Some(other) => panic!("closed in another way: {other}"),
             None => None,
         }
     }
@@ -463,7 +463,7 @@ fn rng(seed: u64) -> Rng {
     Rng::from_seed(bytes)
 }
 
-/// `len` bytes that tell where they are.
+/// Returns `len` bytes that depend on their position.
 pub fn pattern(len: usize) -> Bytes {
     (0..len).map(|i| (i * 31 + i / 256) as u8).collect()
 }
