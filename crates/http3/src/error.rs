@@ -87,7 +87,7 @@ impl fmt::Debug for Code {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct ConnectionError {
-    /// The code the peer is told.
+    /// The code that is sent to the peer.
     pub code: Code,
     /// The reason in words, for the peer's log and ours.
     pub reason: Cow<'static, str>,
@@ -107,7 +107,7 @@ impl ConnectionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct StreamError {
-    /// The code the peer is told.
+    /// The code that is sent to the peer.
     pub code: Code,
     /// The reason in words.
     pub reason: &'static str,

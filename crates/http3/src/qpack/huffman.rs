@@ -227,7 +227,7 @@ pub(super) enum DecodeOutcome {
 #[expect(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
-    reason = "places in slices; 64 bits are held at most, and a code is no longer than those held; a entry sees eleven"
+    reason = "places in slices; 64 bits are held at most, and a code is no longer than those held; a lookup uses eleven"
 )]
 pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<DecodeOutcome, Reason> {
     let room = out.len().saturating_sub(2);

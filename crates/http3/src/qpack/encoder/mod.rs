@@ -178,8 +178,8 @@ impl Encoder {
         }
     }
 
-    /// Returns an entry with this name and value that may be referred to. It is inserted if the
-    /// policy says so.
+    /// Returns an entry with this name and value that may be referred to, and inserts it if the
+    /// policy allows.
     fn indexed(
         &mut self,
         field: &FieldRef<'_>,

@@ -109,7 +109,11 @@ fn sensitive_values_are_not_inserted() {
         .iter()
         .map(|(_, name, value)| (&name[..], &value[..]))
         .collect();
-    assert_eq!(named, [(&b"x-token"[..], &b""[..])], "a name is no secret");
+    assert_eq!(
+        named,
+        [(&b"x-token"[..], &b""[..])],
+        "only the name is inserted"
+    );
 }
 
 #[test]
@@ -181,7 +185,7 @@ fn no_table_without_a_setting() {
     encoder.set_peer_limits(100, 100).unwrap();
     assert_eq!(encoder.instructions().split()[..], [0x3f, 69]);
     encoder.set_peer_limits(100, 100).unwrap();
-    assert!(encoder.instructions().is_empty(), "said once");
+    assert!(encoder.instructions().is_empty(), "sent only once");
 }
 
 #[test]

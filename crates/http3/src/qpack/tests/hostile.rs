@@ -192,7 +192,7 @@ fn acknowledgments_of_unsent_sections_are_rejected() {
         ("01 01", Reason::IncrementPastInserted),
         ("80", Reason::NothingToAcknowledge),
         ("84 84", Reason::NothingToAcknowledge),
-        // It refers to nothing dynamic, so nobody acknowledges it.
+        // The section has no dynamic references, so it is not acknowledged.
         ("88", Reason::NothingToAcknowledge),
         ("44 84", Reason::NothingToAcknowledge),
         ("ff ffff ffff ffff ffff ff", Reason::IntegerTooLarge),
@@ -209,7 +209,7 @@ fn acknowledgments_of_unsent_sections_are_rejected() {
             .try_for_each(|&byte| cut.on_decoder_stream(&[byte]));
         assert_eq!(outcome, error(reason), "{bytes}, cut");
     }
-    // Cancelling the unknown is no error: a request may have had no section.
+    // Cancelling an unknown stream is allowed: it may have had no section.
     fresh()
         .on_decoder_stream(&hex("40 44 44 7f ffff ff00"))
         .unwrap();

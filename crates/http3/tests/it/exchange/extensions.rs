@@ -117,7 +117,8 @@ fn responses_are_sent_in_the_order_of_their_priorities() {
         urgency: 0,
         incremental: true,
     };
-    http.set_priority(quic, quick, first).expect("says so");
+    http.set_priority(quic, quick, first)
+        .expect("the request is open");
     let mut order = Vec::new();
     let ids = [slow, usual, quick];
     pair.serve(
@@ -151,7 +152,8 @@ fn responses_are_sent_in_the_order_of_their_priorities() {
         Some(Priority::default())
     );
     let (http, quic) = pair.world.client.split();
-    http.set_priority(quic, late, first).expect("says so");
+    http.set_priority(quic, late, first)
+        .expect("the request is open");
     let changed = Event::PriorityChanged {
         stream: late,
         priority: first,

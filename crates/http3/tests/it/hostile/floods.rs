@@ -368,11 +368,11 @@ fn section_with_too_many_fields_is_too_large() {
         let mut section = vec![0, 0, 0xd1, 0xd7, 0xc1, 0x50, 0x01, b'h'];
         section.resize(section.len() + fields - 4, 0xc0 | 29);
         test.bidi_with_end(&frame(HEADERS, &section));
-        let told = test.events().iter().any(|event| match event {
+        let reported = test.events().iter().any(|event| match event {
             Event::Request { request, .. } => request.fields.len() == fields - 4,
             _ => false,
         });
-        assert_eq!(told, taken, "{fields} fields");
+        assert_eq!(reported, taken, "{fields} fields");
         let too_large = test.world.server.http().counters().too_large;
         assert_eq!(too_large, u64::from(!taken));
         test.assert_serves();

@@ -138,5 +138,9 @@ fn priority_update_before_the_header_section_overrides_its_field() {
     server.transport.feed(request(0), &asked);
     server.transport.feed(request(0), &frame(DATA, b"x"));
     server.process();
-    assert_eq!(urgency(&server, 0), Some(5), "what the field says");
+    assert_eq!(
+        urgency(&server, 0),
+        Some(5),
+        "the priority in the header section"
+    );
 }

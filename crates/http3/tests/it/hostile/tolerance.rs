@@ -99,8 +99,8 @@ fn goaway_from_a_client_does_not_affect_its_requests() {
     let mut test = HostileTest::new(Role::Client);
     let control = test.control;
     test.write(control, &frame(GOAWAY, &varints(&[0])));
-    let told = test.events().contains(&Event::GoAway { id: 0 });
-    assert!(told);
+    let reported = test.events().contains(&Event::GoAway { id: 0 });
+    assert!(reported);
     test.assert_serves();
 }
 

@@ -391,8 +391,8 @@ impl Streams {
             let expected = self.expected.closed;
             self.failure = Some(format!("closed with {closed:?}, expected {expected:?}"));
         }
-        let told = events.iter().any(|event| matches!(event, Event::Closed(_)));
-        if told != closed.is_some() {
+        let reported = events.iter().any(|event| matches!(event, Event::Closed(_)));
+        if reported != closed.is_some() {
             self.failure = Some(format!("closed with {closed:?}, events {events:?}"));
         }
         if self.http.peer_settings().is_some() != self.expected.settings {

@@ -129,7 +129,7 @@ impl Messages {
         let events: Vec<Event> = core::iter::from_fn(|| self.http.poll_event()).collect();
         self.http.flush(Instant::ZERO, &mut self.transport);
         let index = |stream: &StreamId| stream.index() as usize;
-        let told = events.iter().filter_map(|event| match event {
+        let reported = events.iter().filter_map(|event| match event {
             Event::Request { stream, end, .. } | Event::Response { stream, end, .. } => {
                 Some((index(stream), AppEvent::Head { end: *end }))
             }
@@ -139,7 +139,7 @@ impl Messages {
             Event::Failed { stream, .. } => Some((index(stream), AppEvent::Failed)),
             _ => None,
         });
-        (told.collect(), events)
+        (reported.collect(), events)
     }
 
     /// Returns the instructions on our decoder stream since the last call.
@@ -287,7 +287,7 @@ impl Messages {
 
     /// Compares the result of an action with the expected one.
     fn compare(&mut self, before: &[bool]) {
-        let (mut told, events) = self.process();
+        let (mut reported, events) = self.process();
         let mut expected = self.expected.take_events();
         if let Some(code) = self.expected.closed {
             let closed = self.transport.closed.as_ref().map(|(code, _)| Code(*code));
@@ -302,15 +302,15 @@ impl Messages {
             return;
         }
         // Streams are processed in any order, but each in the order of events.
-        told.sort_by_key(|(n, _)| *n);
+        reported.sort_by_key(|(n, _)| *n);
         expected.sort_by_key(|(n, _)| *n);
-        if told != expected {
-            self.failure = Some(format!("events {told:?}, expected {expected:?}"));
+        if reported != expected {
+            self.failure = Some(format!("events {reported:?}, expected {expected:?}"));
         }
         self.compare_instructions();
         for (n, before) in before.iter().enumerate() {
             let readable = events.contains(&Event::Readable(id(n)));
-            let heard = readable || told.iter().any(|(other, _)| *other == n);
+            let heard = readable || reported.iter().any(|(other, _)| *other == n);
             let something = self.expected.streams[n].is_readable();
             if something && !before && !heard {
                 self.failure = Some(format!("stream {n} is readable, but there is no event"));
