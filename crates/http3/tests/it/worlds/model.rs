@@ -583,7 +583,7 @@ impl Model {
             TestFrame::Data(len) => match phase {
                 Phase::Body { left } => self.content(n, len, missing, left),
                 Phase::Header | Phase::AfterTrailers | Phase::Done => {
-                    self.close(Code::FRAME_UNEXPECTED)
+                    self.close(Code::FRAME_UNEXPECTED);
                 }
             },
             TestFrame::Head
