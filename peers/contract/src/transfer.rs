@@ -286,11 +286,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_wrong_answer_is_seen() {
+    async fn wrong_short_and_long_responses_are_errors() {
         for (twist, word) in [
             (Twist::Flip, "offset 700"),
-            (Twist::Short, "instead of 1000"),
-            (Twist::Long, "more than 1000"),
+            (Twist::Short, "expected 1000"),
+            (Twist::Long, "more than the expected 1000"),
         ] {
             let error = run(&Fake::new(twist), "--bytes 1000").await.unwrap_err();
             assert!(error.to_string().contains(word), "{error}");

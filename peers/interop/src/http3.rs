@@ -86,7 +86,7 @@ impl Case {
         let (requests, bytes) = (requests * connections, requests * bytes * connections);
         if client["requests"] != requests || client["bytes"] != bytes {
             return Verdict::Fail(format!(
-                "client: {} bytes in {} requests, not {bytes} in {requests}",
+                "client: {} bytes in {} requests, expected {bytes} in {requests}",
                 client["bytes"], client["requests"]
             ));
         }
@@ -111,13 +111,13 @@ impl Case {
             }
             Self::Post if client["trailers_seen"] == requests => Ok(true),
             Self::Post => Err(format!(
-                "client: trailers_seen is {}, not {requests}",
+                "client: trailers_seen is {}, expected {requests}",
                 client["trailers_seen"]
             )),
         };
         match seen {
             Ok(true) => Verdict::Pass,
-            Ok(false) => Verdict::Unproven("nobody reports it".to_owned()),
+            Ok(false) => Verdict::Unproven("no side reports it".to_owned()),
             Err(why) => Verdict::Fail(why),
         }
     }

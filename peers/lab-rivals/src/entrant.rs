@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use clearway_lab::run::RunObservers;
 use clearway_lab::scenario::{CONTROLLERS, Case, Flow, Scenario};
-use clearway_lab::stack::{StackSetup, Protocol, Stack, StackFactory};
+use clearway_lab::stack::{Protocol, Stack, StackFactory, StackSetup};
 
 use crate::engine::{Engine, Rival};
 use crate::noq::Noq;

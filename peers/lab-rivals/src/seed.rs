@@ -2,7 +2,7 @@
 //! IDs and each endpoint's own generator. Their TLS and some of their
 //! controllers draw from the system all the same.
 
-use clearway_lab::stack::{StackSetup, Role};
+use clearway_lab::stack::{Role, StackSetup};
 
 /// Bytes of a connection ID, as both rivals' own generators make them.
 pub(crate) const CID_LEN: usize = 8;

@@ -103,9 +103,15 @@ async fn answers_are_verified_to_the_last_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn short_and_long_answers_are_refused() {
     let short = complaint(&client_given(&SOUND[..299]).await);
-    assert!(short.contains("299 bytes came instead of 300"), "{short}");
+    assert!(
+        short.contains("received 299 bytes, expected 300"),
+        "{short}"
+    );
     let long = complaint(&client_given(&SOUND).await);
-    assert!(long.contains("more than 300 bytes came"), "{long}");
+    assert!(
+        long.contains("received more than the expected 300 bytes"),
+        "{long}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
