@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_past_any_name() {
+    fn stat_line_with_any_process_name_is_parsed() {
         let line = "7 (a) (b) c) Z 1 7 7 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 5";
         let expected = Stat {
             ended: true,

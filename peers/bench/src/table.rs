@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_and_the_spread() {
+    fn median_and_spread_are_computed() {
         let summary = Summary::of(&mut [3.0, 1.0, 2.0]).unwrap();
         assert_eq!(
             summary,

@@ -30,6 +30,8 @@ pub struct Tuning {
 
 /// Options of a server.
 #[derive(Debug, Clone, Args)]
+// The variant `Role::Serve` has a group of this name already.
+#[group(skip)]
 pub struct Serve {
     /// Address to listen on; port 0 takes a free one
     #[arg(long)]

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_found_where_it_is() {
+    fn changed_byte_is_found_at_its_offset() {
         let start = PERIOD - 1000;
         let mut broken: Vec<u8> = (start..start + 3000).map(definition).collect();
         broken[2500] ^= 0x40;

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_own_options_stand_beside_the_shared_ones() {
+    fn server_options_of_a_stack_are_parsed_with_the_shared_ones() {
         let line = "x serve --listen 127.0.0.1:0 --cert c --key k --retry --own";
         let role = parse::<Extra>(line).unwrap();
         let Role::Serve { options, extra } = role else {

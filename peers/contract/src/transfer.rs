@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sound_answers_are_counted() {
+    async fn correct_responses_are_counted() {
         let fake = Fake::new(Twist::None);
         let moved = run(&fake, "--bytes 1000 --requests 30 --parallel 4")
             .await
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_timed_run_ends_without_the_last_answers() {
+    async fn timed_run_ends_without_the_last_responses() {
         let moved = run(
             &Fake::new(Twist::None),
             "--seconds 0.05 --bytes 1000 --parallel 2",

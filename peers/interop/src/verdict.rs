@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn early_data_is_about_the_second_connection() {
+    fn early_data_is_checked_on_the_second_connection() {
         let run = json!({
             "bytes": 100_000, "requests": 20, "resumed": true, "zero_rtt_accepted": true
         });
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reporter_is_enough_but_none_may_disagree() {
+    fn fact_needs_one_report_and_no_contradiction() {
         let run = |retried| json!({"bytes": 100_000, "requests": 1, "retried": retried});
         let (silent, yes, no) = (
             json!({}),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_can_tell_who_began_a_key_update() {
+    fn only_the_server_reports_who_started_a_key_update() {
         let run = |updates| json!({"bytes": 30_000_000, "requests": 1, "key_updates": updates});
         let server = |own, peer| json!({"key_updates": own, "peer_key_updates": peer});
         assert_eq!(judge(Case::KeyUpdate, &run(1), &[]), Verdict::Pass);

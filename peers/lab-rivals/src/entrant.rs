@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_goes_on_from_where_its_client_moved() {
+    fn other_stack_continues_after_its_client_migrated() {
         for entrant in [
             Entrant::Quinn(Controller::Cubic),
             Entrant::Noq(Controller::Cubic),

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_stack_draws_the_same_and_no_other_does() {
+    fn random_numbers_depend_only_on_the_stack() {
         let draw = |birth: &StackSetup, purpose| Seeded::new(birth, purpose).bytes::<32>();
         let first = birth(7, 0, Role::Client);
         assert_eq!(draw(&first, 1), draw(&first, 1));

@@ -101,7 +101,7 @@ async fn answers_are_verified_to_the_last_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn short_and_long_answers_are_refused() {
+async fn short_and_long_responses_are_errors() {
     let short = complaint(&client_given(&SOUND[..299]).await);
     assert!(
         short.contains("received 299 bytes, expected 300"),
