@@ -85,7 +85,7 @@ fn key_update_and_rebind_need_a_download() {
     let server = Server::start(&[]);
     for option in ["--key-update", "--rebind"] {
         let output = server.client(&["--bytes", "0", option]);
-        assert!(complaint(&output).contains("nothing to download"));
+        assert!(complaint(&output).contains("need a download"));
     }
 }
 
