@@ -1,4 +1,4 @@
-//! Datagram headers, before and after header protection would be removed.
+//! Headers of datagrams, before and after the removal of header protection.
 #![no_main]
 
 use clearway_quic::cid::ConnectionId;
@@ -54,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Such a packet has room for its number and the header-protection sample.
+/// Checks that the packet has room for its number and the header-protection sample.
 fn numbered(header: &PartialHeader, packet: &[u8]) {
     assert!(header.number_at + 4 + 16 <= packet.len());
     if let Some(open) = UnprotectedHeader::read(packet, header.number_at) {

@@ -178,7 +178,7 @@ impl View<'_> {
 
     /// Sends an interim response.
     pub(crate) fn inform(&mut self, id: StreamId, head: &Response) -> Result<(), Error> {
-        let result = self.layer.h3.inform(self.quic, id, head);
+        let result = self.layer.h3.send_informational(self.quic, id, head);
         self.sent(result)
     }
 
@@ -200,7 +200,7 @@ impl View<'_> {
         head: &Response,
         body: bytes::Bytes,
     ) -> Result<(), Error> {
-        let result = self.layer.h3.respond_with(self.quic, id, head, body);
+        let result = self.layer.h3.respond_with_body(self.quic, id, head, body);
         self.sent(result)
     }
 
@@ -234,7 +234,7 @@ impl View<'_> {
         id: StreamId,
         fields: &[clearway_http3::Field],
     ) -> Result<(), Error> {
-        let result = self.layer.h3.trailers(self.quic, id, fields);
+        let result = self.layer.h3.send_trailers(self.quic, id, fields);
         self.sent(result)
     }
 

@@ -1,7 +1,7 @@
 //! HTTP/3 over two QUIC endpoints in virtual time.
 #![allow(dead_code, reason = "not every module uses everything")]
 
-mod peer;
+mod application;
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -15,10 +15,10 @@ use clearway_quic::endpoint::Handle;
 use clearway_quic::{Instant, Role};
 use clearway_testing::{Application, path};
 
-pub(crate) use peer::{Heard, Peer};
+pub(crate) use application::{StreamLog, TestApplication};
 
 /// A path without loss: 10 ms one way.
-pub(crate) const CALM: &str = "rate=50M delay=10ms queue=250";
+pub(crate) const CLEAN_PATH: &str = "rate=50M delay=10ms queue=250";
 
 /// The configuration of both ends.
 #[derive(Clone, Default)]
@@ -161,15 +161,15 @@ impl World {
     }
 
     /// Creates two ends of ours after the handshake, over a calm path.
-    pub(crate) fn calm(setup: Setup) -> Self {
-        let mut world = Self::new(setup, CALM, 1);
+    pub(crate) fn connected(setup: Setup) -> Self {
+        let mut world = Self::new(setup, CLEAN_PATH, 1);
         world.handshake();
         world
     }
 
     /// Creates one end of ours and a raw one after the handshake.
     pub(crate) fn against(raw: Role, setup: Setup) -> Self {
-        let mut world = Self::new(setup, CALM, 1);
+        let mut world = Self::new(setup, CLEAN_PATH, 1);
         world.set_raw(raw);
         world.handshake();
         world
@@ -226,7 +226,7 @@ impl World {
         let happened = self.run_until(Duration::from_secs(600), done);
         assert!(
             happened,
-            "{what}: not within ten minutes; client {:?}, server {:?}",
+            "{what}: did not happen within ten minutes; client {:?}, server {:?}",
             self.client.app.closed, self.server.app.closed
         );
     }
@@ -239,7 +239,7 @@ impl World {
         });
         match &self.host(role).app.closed {
             Some(ConnectionError::LocalApplication { code }) => Some(Code(*code)),
-            Some(other) => panic!("closed otherwise: {other}"),
+            Some(other) => panic!("closed in another way: {other}"),
             None => None,
         }
     }
@@ -251,7 +251,7 @@ impl World {
         });
         match &self.host(role.peer()).app.closed {
             Some(ConnectionError::PeerApplication { code, .. }) => Some(Code(*code)),
-            Some(other) => panic!("closed otherwise: {other}"),
+            Some(other) => panic!("closed in another way: {other}"),
             None => None,
         }
     }

@@ -1,13 +1,13 @@
-//! A few bytes kept until the integer they begin is whole.
+//! A small buffer for variable-length integers that arrive in pieces.
 
-/// At most `N` bytes.
+/// A buffer of at most `N` bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Partial<const N: usize> {
+pub(crate) struct VarintBuffer<const N: usize> {
     bytes: [u8; N],
     len: u8,
 }
 
-impl<const N: usize> Default for Partial<N> {
+impl<const N: usize> Default for VarintBuffer<N> {
     fn default() -> Self {
         Self {
             bytes: [0; N],
@@ -16,9 +16,9 @@ impl<const N: usize> Default for Partial<N> {
     }
 }
 
-impl<const N: usize> Partial<N> {
-    /// Appends a byte. Callers look for what they need after each, which `N` bytes
-    /// always hold, so a full one takes no more.
+impl<const N: usize> VarintBuffer<N> {
+    /// Appends a byte. A full buffer ignores it: callers try to decode after each byte, and `N`
+    /// bytes always suffice for that.
     pub(crate) fn push(&mut self, byte: u8) {
         if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
             *slot = byte;
@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_one_takes_no_more() {
-        let mut partial = Partial::<2>::default();
-        assert!(partial.is_empty());
+    fn full_buffer_ignores_further_bytes() {
+        let mut buffer = VarintBuffer::<2>::default();
+        assert!(buffer.is_empty());
         for byte in 1..=3 {
-            partial.push(byte);
+            buffer.push(byte);
         }
-        assert_eq!(partial.bytes(), [1, 2]);
-        partial.clear();
-        assert!(partial.is_empty());
+        assert_eq!(buffer.bytes(), [1, 2]);
+        buffer.clear();
+        assert!(buffer.is_empty());
     }
 }

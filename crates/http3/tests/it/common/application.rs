@@ -1,4 +1,4 @@
-//! An application on one end: it reads all it can and writes what it is told to.
+//! An application on an endpoint: it reads everything, and writes what the test tells it to.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,9 +8,9 @@ use clearway_quic::stream::StreamId;
 
 use super::Host;
 
-/// What one end has heard of one stream.
+/// What an application has received on a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct StreamLog {
     pub(crate) request: Option<Request>,
     pub(crate) response: Option<Response>,
     pub(crate) informational: Vec<Response>,
@@ -24,22 +24,22 @@ pub(crate) struct Heard {
     pub(crate) timed_out: Option<Deadline>,
 }
 
-/// An application that reads everything and writes what it was told to, as the
-/// transport takes it.
+/// An application that reads everything and writes what the test tells it to, as the transport
+/// accepts it.
 #[derive(Debug, Default)]
-pub(crate) struct Peer {
-    pub(crate) heard: BTreeMap<StreamId, Heard>,
-    /// Streams with something to read.
+pub(crate) struct TestApplication {
+    pub(crate) logs: BTreeMap<StreamId, StreamLog>,
+    /// Streams that are readable.
     readable: Vec<StreamId>,
-    /// What is left to write: pieces of a body, then trailers and the end.
+    /// What is still to be written: pieces of a body, then trailers and the end.
     writing: BTreeMap<StreamId, (VecDeque<Bytes>, Option<Vec<Field>>)>,
-    /// Events of no stream.
+    /// Events that do not concern a stream.
     pub(crate) others: Vec<Event>,
 }
 
-impl Peer {
-    pub(crate) fn heard(&mut self, id: StreamId) -> &mut Heard {
-        self.heard.entry(id).or_default()
+impl TestApplication {
+    pub(crate) fn log(&mut self, id: StreamId) -> &mut StreamLog {
+        self.logs.entry(id).or_default()
     }
 
     /// Writes a body in pieces, then trailers if any, then the end.
@@ -51,9 +51,8 @@ impl Peer {
         self.writing.is_empty()
     }
 
-    /// Takes the events of `host`, reads and writes; answers the requests that
-    /// arrived.
-    pub(crate) fn turn(&mut self, host: &mut Host) -> Vec<(StreamId, Request)> {
+    /// Processes the events of `host`, reads and writes. Returns the requests that arrived.
+    pub(crate) fn process(&mut self, host: &mut Host) -> Vec<(StreamId, Request)> {
         let mut requests = Vec::new();
         while let Some(event) = host.app.events.pop_front() {
             self.on_event(event, &mut requests);
@@ -75,9 +74,9 @@ impl Peer {
                 request,
                 end,
             } => {
-                let heard = self.heard(stream);
-                heard.request = Some(request.clone());
-                heard.ended = end;
+                let log = self.log(stream);
+                log.request = Some(request.clone());
+                log.ended = end;
                 requests.push((stream, request));
                 self.readable.push(stream);
             }
@@ -86,27 +85,27 @@ impl Peer {
                 response,
                 end,
             } => {
-                let heard = self.heard(stream);
-                assert!(heard.response.is_none(), "two responses");
-                heard.response = Some(response);
-                heard.ended = end;
+                let log = self.log(stream);
+                assert!(log.response.is_none(), "two responses");
+                log.response = Some(response);
+                log.ended = end;
                 self.readable.push(stream);
             }
             Event::Informational { stream, response } => {
-                self.heard(stream).informational.push(response);
+                self.log(stream).informational.push(response);
             }
             Event::Readable(stream) => self.readable.push(stream),
             Event::Writable(_) => {}
-            Event::Reset { stream, code } => self.heard(stream).reset = Some(code),
+            Event::Reset { stream, code } => self.log(stream).reset = Some(code),
             Event::Stopped { stream, code } => {
                 self.writing.remove(&stream);
-                self.heard(stream).stopped = Some(code);
+                self.log(stream).stopped = Some(code);
             }
-            Event::Failed { stream, error } => self.heard(stream).failed = Some(error.code),
-            Event::Rejected(stream) => self.heard(stream).rejected = true,
+            Event::Failed { stream, error } => self.log(stream).failed = Some(error.code),
+            Event::Rejected(stream) => self.log(stream).rejected = true,
             Event::TimedOut { stream, deadline } => {
                 self.writing.remove(&stream);
-                self.heard(stream).timed_out = Some(deadline);
+                self.log(stream).timed_out = Some(deadline);
             }
             other @ (Event::Settings(_)
             | Event::PriorityChanged { .. }
@@ -118,23 +117,23 @@ impl Peer {
     }
 
     fn read(&mut self, host: &mut Host, id: StreamId) {
-        let heard = self.heard.entry(id).or_default();
+        let log = self.logs.entry(id).or_default();
         let (http, quic) = host.split();
-        while !heard.ended {
+        while !log.ended {
             match http.read_body(quic, id) {
                 Ok(Body::Data(data)) => {
-                    assert!(heard.trailers.is_none() && !data.is_empty());
-                    heard.body.extend_from_slice(&data);
+                    assert!(log.trailers.is_none() && !data.is_empty());
+                    log.body.extend_from_slice(&data);
                 }
-                Ok(Body::Trailers(fields)) => heard.trailers = Some(fields),
-                Ok(Body::End) => heard.ended = true,
+                Ok(Body::Trailers(fields)) => log.trailers = Some(fields),
+                Ok(Body::End) => log.ended = true,
                 Ok(Body::Blocked) => return,
                 Err(BodyError::Reset(code)) => {
-                    heard.reset = Some(code);
+                    log.reset = Some(code);
                     return;
                 }
                 Err(BodyError::Failed(error)) => {
-                    heard.failed = Some(error.code);
+                    log.failed = Some(error.code);
                     return;
                 }
                 Err(BodyError::Unknown | BodyError::Closed) => return,
@@ -155,7 +154,7 @@ impl Peer {
             }
         }
         let end = match trailers {
-            Some(fields) => http.trailers(quic, id, fields),
+            Some(fields) => http.send_trailers(quic, id, fields),
             None => http.finish(quic, id),
         };
         end.expect("ends");

@@ -1,4 +1,4 @@
-//! A client and a server that talk, and what they say most.
+//! A client and a server with applications, and the usual requests and responses.
 #![allow(unreachable_pub, reason = "shared by the files of this binary")]
 
 use std::time::Duration;
@@ -7,26 +7,26 @@ use bytes::Bytes;
 use clearway_http3::{Request, Response};
 use clearway_quic::stream::StreamId;
 
-use crate::common::{Heard, Peer, Setup, World};
+use crate::common::{Setup, StreamLog, TestApplication, World};
 
-/// Two ends and what they hear.
-pub struct Talk {
+/// A client and a server, and their applications.
+pub struct Pair {
     pub world: World,
-    pub client: Peer,
-    pub server: Peer,
+    pub client: TestApplication,
+    pub server: TestApplication,
 }
 
-impl Talk {
+impl Pair {
     pub fn new(world: World) -> Self {
         Self {
             world,
-            client: Peer::default(),
-            server: Peer::default(),
+            client: TestApplication::default(),
+            server: TestApplication::default(),
         }
     }
 
-    pub fn calm() -> Self {
-        Self::new(World::calm(Setup::default()))
+    pub fn connected() -> Self {
+        Self::new(World::connected(Setup::default()))
     }
 
     pub fn request(&mut self, request: &Request, end: bool) -> StreamId {
@@ -34,47 +34,47 @@ impl Talk {
         http.request(quic, request, end).expect("a request")
     }
 
-    /// Runs, serving requests with `serve`, until `done`.
+    /// Runs until `done`, and handles requests with `serve`.
     pub fn serve(
         &mut self,
         what: &str,
-        mut serve: impl FnMut(&mut World, &mut Peer, StreamId, &Request),
-        mut done: impl FnMut(&mut Peer, &mut Peer) -> bool,
+        mut serve: impl FnMut(&mut World, &mut TestApplication, StreamId, &Request),
+        mut done: impl FnMut(&mut TestApplication, &mut TestApplication) -> bool,
     ) {
         let (client, server) = (&mut self.client, &mut self.server);
         self.world.must(what, |world| {
-            client.turn(&mut world.client);
-            for (id, request) in server.turn(&mut world.server) {
+            client.process(&mut world.client);
+            for (id, request) in server.process(&mut world.server) {
                 serve(world, server, id, &request);
             }
             done(client, server)
         });
     }
 
-    /// Runs until the client has the whole response.
-    pub fn answer(
+    /// Runs until the client has the complete response.
+    pub fn run_until_response(
         &mut self,
         id: StreamId,
-        mut serve: impl FnMut(&mut World, &mut Peer, StreamId, &Request),
-    ) -> &Heard {
+        mut serve: impl FnMut(&mut World, &mut TestApplication, StreamId, &Request),
+    ) -> &StreamLog {
         self.serve(
             "a response",
             |world, server, id, request| serve(world, server, id, request),
-            |client, _| client.heard(id).ended,
+            |client, _| client.log(id).ended,
         );
-        self.client.heard(id)
+        self.client.log(id)
     }
 
-    /// Both ends let go of everything.
-    pub fn settle(&mut self) {
+    /// Runs until both endpoints are idle, and checks that no request is left open.
+    pub fn assert_idle(&mut self) {
         self.serve(
             "idle",
             |_, _, _, _| {},
             |client, server| client.is_idle() && server.is_idle(),
         );
         self.world.run_for(Duration::from_millis(500));
-        self.client.turn(&mut self.world.client);
-        self.server.turn(&mut self.world.server);
+        self.client.process(&mut self.world.client);
+        self.server.process(&mut self.world.server);
         assert_eq!(self.world.client.app.open_requests(), 0);
         assert_eq!(self.world.server.app.open_requests(), 0);
         assert_eq!(
@@ -94,6 +94,6 @@ pub fn post() -> Request {
 
 pub fn respond(world: &mut World, id: StreamId, response: &Response, body: impl Into<Bytes>) {
     let (http, quic) = world.server.split();
-    http.respond_with(quic, id, response, body.into())
+    http.respond_with_body(quic, id, response, body.into())
         .expect("responds");
 }

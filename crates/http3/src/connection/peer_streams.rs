@@ -6,61 +6,57 @@ use clearway_quic::stream::{ReadError, StreamId};
 
 use super::Connection;
 use crate::error::{Code, ConnectionError};
+use crate::exchange::MessageState;
+use crate::frame_reader::FrameReader;
 use crate::qpack::QpackError;
-use crate::reader::FrameReader;
-use crate::request::Half;
-use crate::stream_kind::{StreamKind, Unidentified};
+use crate::stream_kind::{StreamKind, UntypedStream};
 use crate::transport::Transport;
 
-/// Most bytes of instructions read at a time.
-const PIECE: usize = 16 << 10;
+/// Maximum bytes of instructions read at once.
+const READ_SIZE: usize = 16 << 10;
 
-/// The streams the peer has for itself. How many there can be is the transport's
-/// limit; all but three are let go of once their type is known.
+/// The unidirectional streams that the peer opened. Their number is limited by the transport; all
+/// but the critical ones are dropped once their type is known.
 #[derive(Debug, Default)]
-pub(super) struct Inbound {
+pub(super) struct PeerStreams {
     pub(super) control: Option<StreamId>,
-    /// Of the control stream; `None` while nothing of a frame is held.
+    /// The reader of the control stream; `None` while it has no state.
     reader: Option<Box<FrameReader>>,
     encoder: Option<StreamId>,
     decoder: Option<StreamId>,
-    unidentified: Vec<(StreamId, Unidentified)>,
+    untyped: Vec<(StreamId, UntypedStream)>,
 }
 
-impl Inbound {
+impl PeerStreams {
     pub(super) fn on_opened(&mut self, id: StreamId) {
-        self.unidentified.push((id, Unidentified::default()));
+        self.untyped.push((id, UntypedStream::default()));
     }
 
-    /// What reads frames off the control stream.
+    /// Returns the reader of the control stream.
     pub(super) fn reader(&mut self) -> &mut FrameReader {
         self.reader.get_or_insert_default()
     }
 
-    /// Gives back the reader if it is between frames.
+    /// Releases the reader if it has no state.
     pub(super) fn release(&mut self) {
         self.reader.take_if(|reader| reader.is_idle());
     }
 
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
-    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     pub(super) fn memory(&self) -> usize {
         let reader = self.reader.as_deref();
         reader.map_or(0, |reader| size_of_val(reader) + reader.memory())
-            + self.unidentified.capacity() * size_of::<(StreamId, Unidentified)>()
+            + self.untyped.capacity() * size_of::<(StreamId, UntypedStream)>()
     }
 
     fn forget(&mut self, id: StreamId) {
-        self.unidentified
-            .retain(|(unidentified, _)| *unidentified != id);
-        if self.unidentified.is_empty() {
-            self.unidentified = Vec::new();
+        self.untyped.retain(|(untyped, _)| *untyped != id);
+        if self.untyped.is_empty() {
+            self.untyped = Vec::new();
         }
     }
 
-    /// Remembers which stream has this role; false if another has it.
+    /// Stores which stream has this type. Returns false if there is one already.
     fn assign(&mut self, id: StreamId, kind: StreamKind) -> bool {
         let slot = match kind {
             StreamKind::Control => &mut self.control,
@@ -73,43 +69,43 @@ impl Inbound {
 }
 
 impl Connection {
-    /// A unidirectional stream of the peer has something.
-    pub(super) fn on_inbound<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
-        let done = if self.inbound.control == Some(id) {
+    /// Handles data on a unidirectional stream of the peer.
+    pub(super) fn on_peer_stream<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
+        let result = if self.peer_streams.control == Some(id) {
             self.on_control_stream(quic, id)
-        } else if self.inbound.encoder == Some(id) || self.inbound.decoder == Some(id) {
+        } else if self.peer_streams.encoder == Some(id) || self.peer_streams.decoder == Some(id) {
             self.read_instructions(quic, id)
         } else {
             self.identify(quic, id)
         };
-        if let Err(error) = done {
+        if let Err(error) = result {
             self.fail(error);
         }
     }
 
-    /// Reads on until the type of the stream is known.
+    /// Reads until the type of the stream is known.
     fn identify<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
     ) -> Result<(), ConnectionError> {
         loop {
-            let streams = &mut self.inbound.unidentified;
+            let streams = &mut self.peer_streams.untyped;
             let Some((_, stream)) = streams.iter_mut().find(|(other, _)| *other == id) else {
                 return Ok(());
             };
-            let mut bytes = match quic.read_chunk(id, PIECE) {
+            let mut bytes = match quic.read_chunk(id, READ_SIZE) {
                 Ok(Some(bytes)) => bytes,
                 Err(ReadError::Blocked) => return Ok(()),
-                // Without a type it had no meaning (RFC 9114 §6.2).
+                // A stream without a type has no meaning (RFC 9114 §6.2).
                 Ok(None) | Err(ReadError::Reset(_) | ReadError::Unknown) => {
-                    self.inbound.forget(id);
-                    return self.note_idle_work();
+                    self.peer_streams.forget(id);
+                    return self.count_useless();
                 }
             };
             if let Some((kind, used)) = stream.push(&bytes) {
                 bytes.advance(used);
-                self.inbound.forget(id);
+                self.peer_streams.forget(id);
                 return self.on_identified(quic, id, kind, bytes);
             }
         }
@@ -122,26 +118,26 @@ impl Connection {
         kind: StreamKind,
         rest: Bytes,
     ) -> Result<(), ConnectionError> {
-        if !self.inbound.assign(id, kind) {
+        if !self.peer_streams.assign(id, kind) {
             return Err(ConnectionError::new(
                 Code::STREAM_CREATION_ERROR,
-                "a second stream of a kind there is one of",
+                "the peer opened a second stream of a type that may exist only once",
             ));
         }
         match kind {
             StreamKind::Control => {
-                *self.inbound.reader() = FrameReader::starting_with(rest);
+                *self.peer_streams.reader() = FrameReader::with_buffered(rest);
                 self.on_control_stream(quic, id)
             }
             StreamKind::QpackEncoder | StreamKind::QpackDecoder => {
                 self.on_instructions(quic, id, &rest)?;
                 self.read_instructions(quic, id)
             }
-            StreamKind::Push => Err(refuse_push(self.role)),
+            StreamKind::Push => Err(push_not_allowed(self.role)),
             StreamKind::Unknown(_) => {
-                // It may have ended meanwhile.
+                // The stream may have ended meanwhile.
                 let _ = quic.stop(id, Code::STREAM_CREATION_ERROR.0);
-                self.note_idle_work()
+                self.count_useless()
             }
         }
     }
@@ -152,7 +148,7 @@ impl Connection {
         id: StreamId,
     ) -> Result<(), ConnectionError> {
         loop {
-            match quic.read_chunk(id, PIECE) {
+            match quic.read_chunk(id, READ_SIZE) {
                 Ok(Some(bytes)) => self.on_instructions(quic, id, &bytes)?,
                 Err(ReadError::Blocked) => return Ok(()),
                 Ok(None) | Err(ReadError::Reset(_) | ReadError::Unknown) => {
@@ -168,47 +164,54 @@ impl Connection {
         id: StreamId,
         bytes: &[u8],
     ) -> Result<(), ConnectionError> {
-        if self.inbound.decoder == Some(id) {
+        if self.peer_streams.decoder == Some(id) {
             self.encoder.on_decoder_stream(bytes)?;
-            return self.note_cancellations();
+            return self.count_cancellations();
         }
         self.decoder.on_encoder_stream(bytes)?;
-        self.note_table_updates()?;
-        while let Some(id) = self.decoder.unblocked() {
+        self.count_table_updates()?;
+        while let Some(id) = self.decoder.next_unblocked() {
             self.on_unblocked(quic, StreamId::from_wire(id));
         }
         Ok(())
     }
 
-    /// The dynamic table has what a section of this stream waited for.
+    /// Handles a stream whose field section is no longer blocked on the dynamic table.
     fn on_unblocked<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         match self
             .requests
             .get(&id)
-            .map(|exchange| exchange.receiving.half)
+            .map(|exchange| exchange.receiving.state)
         {
-            Some(Half::Header) => self.advance(quic, id),
-            Some(Half::Body) => self.on_more(quic, id),
-            Some(Half::Over) | None => self.discard(quic, id),
-            // A section has no place there, so none waits.
-            Some(Half::Tunnel | Half::Trailed) => {}
+            Some(MessageState::Header) => self.read_header_section(quic, id),
+            Some(MessageState::Body) => self.on_body_data(quic, id),
+            Some(MessageState::Done) | None => self.discard(quic, id),
+            // No field section is allowed there, so none is blocked.
+            Some(MessageState::Tunnel | MessageState::AfterTrailers) => {}
         }
     }
 }
 
-/// RFC 9114 §6.2.2 for servers, §4.6 for clients, which never allow pushes here.
-fn refuse_push(role: Role) -> ConnectionError {
+/// The error for a push stream: RFC 9114 §6.2.2 for servers, §4.6 for clients, which never allow
+/// pushes here.
+fn push_not_allowed(role: Role) -> ConnectionError {
     match role {
-        Role::Server => ConnectionError::new(Code::STREAM_CREATION_ERROR, "a client pushed"),
-        Role::Client => ConnectionError::new(Code::ID_ERROR, "a push, and pushes were not allowed"),
+        Role::Server => {
+            let reason = "the client opened a push stream";
+            ConnectionError::new(Code::STREAM_CREATION_ERROR, reason)
+        }
+        Role::Client => {
+            let reason = "push stream without MAX_PUSH_ID: server push is not allowed";
+            ConnectionError::new(Code::ID_ERROR, reason)
+        }
     }
 }
 
-/// RFC 9114 §6.2.1, RFC 9204 §4.2.
+/// The error for a critical stream that ended (RFC 9114 §6.2.1, RFC 9204 §4.2).
 pub(super) fn closed_critical_stream() -> ConnectionError {
     ConnectionError::new(
         Code::CLOSED_CRITICAL_STREAM,
-        "a stream the connection cannot do without was closed",
+        "the peer closed or stopped a critical stream (control or QPACK)",
     )
 }
 

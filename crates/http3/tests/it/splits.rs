@@ -1,21 +1,21 @@
-//! Bytes arrive as the network cuts them: what HTTP makes of a stream depends on
-//! its bytes alone. Over a transport in memory, thousands of times.
+//! Bytes arrive in arbitrary pieces: what HTTP/3 reports must depend only on the bytes of a stream.
+//! Tested over a transport in memory, with thousands of random streams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use clearway_http3::frame::{FrameHeader, FrameKind, put_varint};
 use clearway_http3::qpack::{Encoder, FieldRef};
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Body, BodyError, Config, Connection, Event, Field, Request};
 use clearway_quic::connection::Event as QuicEvent;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use clearway_quic::{Instant, Role};
 use proptest::prelude::*;
 
-/// All an application heard.
+/// What the application received of a message.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct ReceivedMessage {
     request: Option<Request>,
     body: Vec<u8>,
     trailers: Option<Vec<Field>>,
@@ -25,14 +25,13 @@ struct Heard {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
-    heard: BTreeMap<StreamId, Heard>,
+    messages: BTreeMap<StreamId, ReceivedMessage>,
     closed: Option<u64>,
 }
 
-impl Heard {
-    /// Whether the application heard all of this, and perhaps more, before the
-    /// connection ended.
-    fn is_part_of(&self, other: &Self) -> bool {
+impl ReceivedMessage {
+    /// Returns whether the application received at least this before the connection ended.
+    fn is_prefix_of(&self, other: &Self) -> bool {
         fn part<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
             one.is_none() || one == other
         }
@@ -44,26 +43,27 @@ impl Heard {
 }
 
 impl Outcome {
-    /// Whether the same bytes in smaller pieces may have this outcome: the same, but
-    /// what ends the connection is found later, when more of what stands before it has
-    /// been told.
-    fn agrees_in_pieces(&self, pieces: &Self) -> bool {
+    /// Returns whether the same bytes in smaller pieces may have the outcome `pieces`: the same,
+    /// except that an error which closes the connection may be found later, when more of what
+    /// precedes it was reported.
+    fn agrees_with_pieces(&self, pieces: &Self) -> bool {
         if self.closed.is_none() {
             return self == pieces;
         }
-        let told = |(id, heard): (&StreamId, &Heard)| match pieces.heard.get(id) {
-            Some(other) => heard.is_part_of(other),
+        let received = |(id, message): (&StreamId, &ReceivedMessage)| match pieces.messages.get(id)
+        {
+            Some(other) => message.is_prefix_of(other),
             None => false,
         };
-        self.closed == pieces.closed && self.heard.iter().all(told)
+        self.closed == pieces.closed && self.messages.iter().all(received)
     }
 }
 
 /// A server that reads everything.
 struct Server {
     http: Connection,
-    wire: Wire,
-    heard: BTreeMap<StreamId, Heard>,
+    transport: MemoryTransport,
+    messages: BTreeMap<StreamId, ReceivedMessage>,
 }
 
 impl Server {
@@ -72,16 +72,16 @@ impl Server {
         config.limits.max_field_section = 1000;
         let mut this = Self {
             http: Connection::new(Role::Server, Arc::new(config), 1),
-            wire: Wire::new(Role::Server),
-            heard: BTreeMap::new(),
+            transport: MemoryTransport::new(Role::Server),
+            messages: BTreeMap::new(),
         };
-        this.http.start(&mut this.wire);
+        this.http.start(&mut this.transport);
         this
     }
 
-    fn turn(&mut self) {
-        while let Some(event) = self.wire.poll_event() {
-            self.http.on_quic_event(&mut self.wire, &event);
+    fn process(&mut self) {
+        while let Some(event) = self.transport.poll_event() {
+            self.http.on_quic_event(&mut self.transport, &event);
         }
         while let Some(event) = self.http.poll_event() {
             match event {
@@ -90,53 +90,57 @@ impl Server {
                     request,
                     end,
                 } => {
-                    let heard = self.heard.entry(stream).or_default();
-                    heard.request = Some(request);
-                    heard.ended = end;
+                    let message = self.messages.entry(stream).or_default();
+                    message.request = Some(request);
+                    message.ended = end;
                     self.read(stream);
                 }
                 Event::Readable(stream) => self.read(stream),
                 _ => {}
             }
         }
-        self.http.flush(Instant::ZERO, &mut self.wire);
+        self.http.flush(Instant::ZERO, &mut self.transport);
     }
 
     fn read(&mut self, id: StreamId) {
-        let heard = self.heard.entry(id).or_default();
-        while !heard.ended && heard.error.is_none() {
-            match self.http.read_body(&mut self.wire, id) {
-                Ok(Body::Data(data)) => heard.body.extend_from_slice(&data),
-                Ok(Body::Trailers(fields)) => heard.trailers = Some(fields),
-                Ok(Body::End) => heard.ended = true,
+        let message = self.messages.entry(id).or_default();
+        while !message.ended && message.error.is_none() {
+            match self.http.read_body(&mut self.transport, id) {
+                Ok(Body::Data(data)) => message.body.extend_from_slice(&data),
+                Ok(Body::Trailers(fields)) => message.trailers = Some(fields),
+                Ok(Body::End) => message.ended = true,
                 Ok(Body::Blocked) => return,
-                Err(error) => heard.error = Some(error),
+                Err(error) => message.error = Some(error),
             }
         }
     }
 }
 
-/// The control stream, then one request stream, in pieces of these sizes.
+/// Feeds the control stream, then one request stream, in pieces of these sizes.
 fn serve(control: &[u8], request: &[u8], cuts: &[usize]) -> Outcome {
     let mut server = Server::new();
-    let uni = server.wire.of_peer(Directionality::Unidirectional, 0);
-    let bidi = server.wire.of_peer(Directionality::Bidirectional, 0);
+    let uni = server
+        .transport
+        .peer_stream(Directionality::Unidirectional, 0);
+    let bidi = server
+        .transport
+        .peer_stream(Directionality::Bidirectional, 0);
     for (id, mut rest) in [(uni, control), (bidi, request)] {
         for &cut in cuts.iter().cycle() {
             if rest.is_empty() {
                 break;
             }
             let (now, later) = rest.split_at(cut.clamp(1, rest.len()));
-            server.wire.feed(id, now);
-            server.turn();
+            server.transport.feed(id, now);
+            server.process();
             rest = later;
         }
     }
-    server.wire.feed_end(bidi);
-    server.turn();
+    server.transport.feed_end(bidi);
+    server.process();
     Outcome {
-        heard: server.heard,
-        closed: server.wire.closed.map(|(code, _)| code),
+        messages: server.messages,
+        closed: server.transport.closed.map(|(code, _)| code),
     }
 }
 
@@ -158,7 +162,7 @@ fn section(fields: &[(&str, &str)]) -> Vec<u8> {
     frame(1, &out)
 }
 
-/// Frames that mostly make sense.
+/// Frames that are mostly valid.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let request = [
         (":method", "POST"),
@@ -198,7 +202,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn however_streams_are_cut_http_hears_the_same(
+    fn messages_are_the_same_however_streams_are_split(
         control in any_control(),
         frames in proptest::collection::vec(any_frame(), 0..6),
         cuts in proptest::collection::vec(1..80_usize, 1..6),
@@ -207,13 +211,13 @@ proptest! {
         let whole = serve(&control, &request, &[usize::MAX]);
         for cuts in [&cuts[..], &[1]] {
             let pieces = serve(&control, &request, cuts);
-            prop_assert!(whole.agrees_in_pieces(&pieces), "{whole:?}\n{pieces:?}");
+            prop_assert!(whole.agrees_with_pieces(&pieces), "{whole:?}\n{pieces:?}");
         }
     }
 }
 
 #[test]
-fn a_plain_request_is_heard() {
+fn split_request_is_received_completely() {
     let request = [
         section(&[
             (":method", "GET"),
@@ -227,51 +231,55 @@ fn a_plain_request_is_heard() {
     let control = [vec![0], frame(4, &[])].concat();
     let outcome = serve(&control, &request.concat(), &[3, 1]);
     assert_eq!(outcome.closed, None);
-    let heard = &outcome.heard[&StreamId::from_wire(0)];
-    assert_eq!((&heard.body[..], heard.ended), (&b"body"[..], true));
-    assert!(heard.request.is_some() && heard.trailers.is_some());
+    let message = &outcome.messages[&StreamId::from_wire(0)];
+    assert_eq!((&message.body[..], message.ended), (&b"body"[..], true));
+    assert!(message.request.is_some() && message.trailers.is_some());
 }
 
-/// A peer that grants a few bytes at a time: frames arrive whole, in order.
+/// The peer gives flow control credit for a few bytes at a time: frames arrive complete and in
+/// order.
 #[test]
-fn a_reluctant_peer_gets_the_same_bytes() {
+fn response_is_the_same_with_little_flow_control_credit() {
     let answer = |take: usize| {
         let mut server = Server::new();
-        let id = server.wire.of_peer(Directionality::Bidirectional, 0);
+        let id = server
+            .transport
+            .peer_stream(Directionality::Bidirectional, 0);
         let get = [
             (":method", "GET"),
             (":scheme", "https"),
             (":authority", "a"),
             (":path", "/"),
         ];
-        server.wire.feed(id, &section(&get));
-        server.wire.feed_end(id);
-        server.turn();
-        server.wire.take = take;
+        server.transport.feed(id, &section(&get));
+        server.transport.feed_end(id);
+        server.process();
+        server.transport.max_write = take;
         let response = clearway_http3::Response::new(200).with("x", "y");
-        let (http, wire) = (&mut server.http, &mut server.wire);
-        http.respond(wire, id, &response, false).expect("responds");
+        let (http, transport) = (&mut server.http, &mut server.transport);
+        http.respond(transport, id, &response, false)
+            .expect("responds");
         let mut refused = 0;
         for len in [10, 0, 5000, 1] {
             let mut piece = bytes::Bytes::from(vec![len as u8; len]);
-            while http.write_body(wire, id, &mut piece).is_err() {
+            while http.write_body(transport, id, &mut piece).is_err() {
                 refused += 1;
-                wire.unblock();
-                while let Some(event) = wire.poll_event() {
-                    http.on_quic_event(wire, &event);
+                transport.unblock();
+                while let Some(event) = transport.poll_event() {
+                    http.on_quic_event(transport, &event);
                 }
                 assert!(refused == 0 || http.poll_event() == Some(Event::Writable(id)));
-                wire.take = take;
+                transport.max_write = take;
             }
         }
-        http.trailers(wire, id, &[clearway_http3::field("t", "u")])
+        http.send_trailers(transport, id, &[clearway_http3::field("t", "u")])
             .expect("trailers");
-        wire.unblock();
-        while let Some(event) = wire.poll_event() {
-            http.on_quic_event(wire, &event);
+        transport.unblock();
+        while let Some(event) = transport.poll_event() {
+            http.on_quic_event(transport, &event);
         }
         assert_eq!(http.open_requests(), 0);
-        let (sent, ended) = wire.sent(id);
+        let (sent, ended) = transport.sent(id);
         assert!(ended);
         (sent.to_vec(), refused)
     };
@@ -283,23 +291,23 @@ fn a_reluctant_peer_gets_the_same_bytes() {
     assert!(refused > 0, "never blocked");
 }
 
-/// A peer that grants no streams at first hears everything later, in order.
+/// The peer allows no streams at first, and receives everything later, in order.
 #[test]
-fn a_control_stream_opened_late_says_it_all() {
+fn control_stream_opened_late_carries_settings_and_goaway() {
     let config = Config {
         grease: false,
         ..Config::default()
     };
     let mut http = Connection::new(Role::Server, Arc::new(config), 1);
-    let mut wire = Wire::new(Role::Server);
-    wire.streams = 0;
-    http.start(&mut wire);
-    http.shutdown(&mut wire);
-    wire.streams = 10;
+    let mut transport = MemoryTransport::new(Role::Server);
+    transport.max_streams = 0;
+    http.start(&mut transport);
+    http.shutdown(&mut transport);
+    transport.max_streams = 10;
     let uni = Directionality::Unidirectional;
     let available = QuicEvent::Stream(StreamEvent::StreamsAvailable(uni));
-    http.on_quic_event(&mut wire, &available);
-    let (sent, _) = wire.sent(StreamId::new(Role::Server, uni, 0));
+    http.on_quic_event(&mut transport, &available);
+    let (sent, _) = transport.sent(StreamId::new(Role::Server, uni, 0));
     assert_eq!(sent[0], 0, "the type of a control stream");
     let (settings, size) = FrameHeader::parse(&sent[1..]).expect("a frame");
     assert_eq!(settings.kind, FrameKind::Settings);
@@ -308,6 +316,9 @@ fn a_control_stream_opened_late_says_it_all() {
     assert_eq!((goaway.kind, goaway.len), (FrameKind::Goaway, 8));
     assert_eq!(rest.len(), size + 8);
     for (index, kind) in [(1, 2), (2, 3)] {
-        assert_eq!(wire.sent(StreamId::new(Role::Server, uni, index)).0, [kind]);
+        assert_eq!(
+            transport.sent(StreamId::new(Role::Server, uni, index)).0,
+            [kind]
+        );
     }
 }

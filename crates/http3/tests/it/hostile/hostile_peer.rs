@@ -1,4 +1,4 @@
-//! The hostile end: raw bytes on real streams.
+//! The hostile peer: raw bytes on real streams.
 #![allow(unreachable_pub, reason = "shared by the files of this binary")]
 
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub const GOAWAY: u64 = 0x7;
 pub const MAX_PUSH_ID: u64 = 0xd;
 pub const PRIORITY_UPDATE: u64 = 0xf_0700;
 pub const PRIORITY_UPDATE_PUSH: u64 = 0xf_0701;
-/// A type that means nothing.
+/// A reserved type (RFC 9114 §7.2.8).
 pub const RESERVED: u64 = 0x21;
 
-/// A frame.
+/// Encodes a frame.
 pub fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let kind = FrameKind::from_wire(kind);
@@ -35,7 +35,7 @@ pub fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Integers one after the other.
+/// Encodes integers one after the other.
 pub fn varints(values: &[u64]) -> Vec<u8> {
     let mut out = Vec::new();
     for &value in values {
@@ -44,7 +44,7 @@ pub fn varints(values: &[u64]) -> Vec<u8> {
     out
 }
 
-/// A HEADERS frame of these fields.
+/// Encodes a HEADERS frame with these fields.
 pub fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut section = Vec::new();
     let fields = fields
@@ -73,18 +73,18 @@ pub fn ok() -> Vec<u8> {
     headers(&[(":status", "200")])
 }
 
-/// One of our ends, and the hostile one.
-pub struct Duel {
+/// A test of an HTTP/3 endpoint, the victim, with a hostile peer.
+pub struct HostileTest {
     pub world: World,
-    /// The role of the hostile end.
+    /// The role of the hostile peer.
     pub hostile: Role,
-    /// The hostile control stream.
+    /// The control stream of the hostile peer.
     pub control: StreamId,
 }
 
-impl Duel {
-    /// The hostile end has this role and has sent nothing.
-    pub fn silent(hostile: Role, setup: Setup) -> Self {
+impl HostileTest {
+    /// Connects a hostile peer of this role, which has sent nothing.
+    pub fn without_settings(hostile: Role, setup: Setup) -> Self {
         Self {
             world: World::against(hostile, setup),
             hostile,
@@ -92,13 +92,13 @@ impl Duel {
         }
     }
 
-    /// The hostile end has sent its SETTINGS.
+    /// Connects a hostile peer of this role, which has sent its SETTINGS.
     pub fn with(hostile: Role, setup: Setup) -> Self {
-        let mut duel = Self::silent(hostile, setup);
+        let mut test = Self::without_settings(hostile, setup);
         let settings = [varints(&[0]), frame(SETTINGS, &[])].concat();
-        duel.control = duel.uni(&settings);
-        duel.run();
-        duel
+        test.control = test.uni(&settings);
+        test.run();
+        test
     }
 
     pub fn new(hostile: Role) -> Self {
@@ -110,22 +110,22 @@ impl Duel {
         quic.open(directionality).expect("a stream")
     }
 
-    /// A unidirectional stream that begins with these bytes.
+    /// Opens a unidirectional stream with these bytes.
     pub fn uni(&mut self, bytes: &[u8]) -> StreamId {
         let id = self.open(Directionality::Unidirectional);
         self.write(id, bytes);
         id
     }
 
-    /// A bidirectional stream that begins with these bytes.
+    /// Opens a bidirectional stream with these bytes.
     pub fn bidi(&mut self, bytes: &[u8]) -> StreamId {
         let id = self.open(Directionality::Bidirectional);
         self.write(id, bytes);
         id
     }
 
-    /// A bidirectional stream of these bytes and an end.
-    pub fn whole(&mut self, bytes: &[u8]) -> StreamId {
+    /// Opens a bidirectional stream with these bytes and finishes it.
+    pub fn bidi_with_end(&mut self, bytes: &[u8]) -> StreamId {
         let id = self.bidi(bytes);
         self.finish(id);
         id
@@ -147,34 +147,33 @@ impl Duel {
         quic.reset(id, code).expect("resets");
     }
 
-    /// The victim, a client, asks; answers the stream.
-    pub fn ask(&mut self, request: &clearway_http3::Request) -> StreamId {
+    /// Sends a request from the victim, a client. Returns its stream.
+    pub fn send_request(&mut self, request: &clearway_http3::Request) -> StreamId {
         let (http, quic) = self.world.client.split();
         let id = http.request(quic, request, true).expect("a request");
         self.run();
         id
     }
 
-    /// Lets what was written arrive and be answered.
+    /// Runs until what was written has arrived and was answered.
     pub fn run(&mut self) {
         self.world.run_for(Duration::from_millis(100));
     }
 
-    /// What the victim's HTTP said so far.
+    /// Returns the events of the victim so far.
     pub fn events(&mut self) -> Vec<Event> {
         self.run();
         let victim = self.world.host(self.hostile.peer());
         victim.app.events.drain(..).collect()
     }
 
-    /// The code with which the victim closes the connection.
-    pub fn closed(&mut self) -> Option<Code> {
+    /// Returns the code with which the victim closes the connection.
+    pub fn close_code(&mut self) -> Option<Code> {
         self.world.close_code(self.hostile.peer())
     }
 
-    /// The code with which the victim reset a stream, and the one with which it
-    /// asked to stop sending.
-    pub fn refusal(&mut self, id: StreamId) -> (Option<Code>, Option<Code>) {
+    /// Returns the codes with which the victim reset a stream, and asked to stop sending.
+    pub fn reset_and_stop_codes(&mut self, id: StreamId) -> (Option<Code>, Option<Code>) {
         self.run();
         let host = self.world.host(self.hostile);
         assert!(host.app.closed.is_none(), "closed: {:?}", host.app.closed);
@@ -194,8 +193,8 @@ impl Duel {
         (reset, stopped)
     }
 
-    /// All the victim sent on a stream so far, and whether it ended.
-    pub fn heard(&mut self, id: StreamId) -> (Vec<u8>, bool) {
+    /// Returns what the victim has sent on a stream so far, and whether it has ended.
+    pub fn received(&mut self, id: StreamId) -> (Vec<u8>, bool) {
         self.run();
         let quic = self.world.host(self.hostile).connection();
         let mut all = Vec::new();
@@ -208,9 +207,9 @@ impl Duel {
         }
     }
 
-    /// The victim is a server and well: it takes a request and answers it.
+    /// Checks that the victim, a server, still accepts a request and responds to it.
     pub fn assert_serves(&mut self) {
-        let id = self.whole(&get());
+        let id = self.bidi_with_end(&get());
         let events = self.events();
         let asked = events.iter().any(
             |event| matches!(event, Event::Request { stream, end: true, .. } if *stream == id),
@@ -218,22 +217,22 @@ impl Duel {
         assert!(asked, "no request: {events:?}");
         let (http, quic) = self.world.server.split();
         let response = clearway_http3::Response::new(200);
-        http.respond_with(quic, id, &response, Bytes::from_static(b"fine"))
+        http.respond_with_body(quic, id, &response, Bytes::from_static(b"fine"))
             .expect("responds");
-        let (bytes, ended) = self.heard(id);
+        let (bytes, ended) = self.received(id);
         assert!(ended && bytes.ends_with(b"fine"));
     }
 }
 
-impl Duel {
-    /// The victim's first unidirectional stream: its control stream.
+impl HostileTest {
+    /// Returns the victim's first unidirectional stream, which is its control stream.
     pub fn first_uni_of_victim(&mut self) -> StreamId {
         let quic = self.world.host(self.hostile).connection();
         quic.accept(Directionality::Unidirectional)
             .expect("a stream")
     }
 
-    /// The victim's application reads a body to where it ends.
+    /// Reads a body in the victim's application, as far as it has arrived.
     pub fn read_all(&mut self, id: StreamId) -> Result<Vec<u8>, clearway_http3::BodyError> {
         self.run();
         let (http, quic) = self.world.host(self.hostile.peer()).split();
