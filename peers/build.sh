@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds every peer that this machine can build, and says which it cannot.
+# Builds every peer that can be built on this machine, and prints which cannot.
 set -eu
 cd "$(dirname "$0")"
 ${CARGO:-cargo} build --release
-if command -v go > /dev/null; then ./quic-go/build.sh; else echo "quic-go: no Go here"; fi
+if command -v go > /dev/null; then ./quic-go/build.sh; else echo "quic-go: not built, because Go is not installed"; fi
 if command -v python3 > /dev/null; then
-    ./aioquic/setup.sh || echo "aioquic: its package cannot be installed here"
+    ./aioquic/setup.sh || echo "aioquic: not built, because its package cannot be installed"
 else
-    echo "aioquic: no Python here"
+    echo "aioquic: not built, because Python is not installed"
 fi

@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 clearway=${1:-${CLEARWAY:-${CARGO_TARGET_DIR:-$here/../target}/release/clearway}}
 chromium=${CHROMIUM:-$(command -v chromium || true)}
 if [ -z "$chromium" ]; then
-    echo "chromium: not run (no chromium; Debian's package has it)"
+    echo "chromium: not run (Chromium is not installed; Debian's package is chromium)"
     exit 0
 fi
 folder=$(mktemp -d)

@@ -1,8 +1,8 @@
-//! A whole connection in virtual time, over a path that does to datagrams what
-//! the input says: drops, repeats, delays, bends and cuts them.
+//! A connection in virtual time over a path that drops, duplicates, delays, modifies and truncates
+//! datagrams as the input says.
 //!
-//! None of it is authenticated, so nothing but silence may end the connection,
-//! and what was written arrives.
+//! No modified packet is authentic, so only a timeout may end the connection, and what was written
+//! arrives.
 #![no_main]
 
 use std::cell::RefCell;
@@ -16,21 +16,20 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::stream::Directionality;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/quic/tests/it/common/mod.rs"]
-mod common;
-use common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 static SETUP: LazyLock<Setup> = LazyLock::new(Setup::new);
 
-/// Damage done at most: beyond it the path is clean, and all has to recover.
+/// Maximum number of damaged datagrams: after that, the path is clean and the connection must
+/// recover.
 const MAX_DAMAGE: usize = 64;
 
 const TOTAL: usize = 40_000;
 
-/// Longest a run takes, in virtual time. An ACK that is held back until the
-/// client probes counts as a round trip of that length, and silence is called
-/// one only after three PTOs of it (RFC 9000 §10.1): minutes.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// Maximum virtual time of a run. An ACK that is held back until the client probes counts as a
+/// round trip of that length, and the idle timeout is at least three PTOs (RFC 9000 §10.1):
+/// minutes.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
 #[derive(arbitrary::Arbitrary, Clone, Copy, Debug)]
 enum Damage {
@@ -55,7 +54,7 @@ fuzz_target!(|input: (u8, bool, Vec<Damage>)| {
     world.filter = Some(filter(damages, held.clone()));
     world.connect();
     let done = transfer(&mut world, &held);
-    // Not all: a repeated Initial may have begun others.
+    // There may be several: a duplicated Initial may have started others.
     let forgotten = world
         .server
         .connections
@@ -63,7 +62,7 @@ fuzz_target!(|input: (u8, bool, Vec<Damage>)| {
         .any(|connection| connection.error().is_some());
     for connection in world.client.connections.values() {
         match connection.error() {
-            // What follows from silence: a server that gave up answers so.
+            // A server that has timed out responds with this.
             Some(ConnectionError::StatelessReset) if forgotten => {}
             error => only_silence(error),
         }
@@ -112,13 +111,13 @@ fn filter(damages: Vec<Damage>, held: Held) -> Box<dyn FnMut(Direction, &mut Pac
     })
 }
 
-/// The client asks, the server answers with `TOTAL` bytes.
+/// The client sends a request, and the server responds with `TOTAL` bytes.
 fn transfer(world: &mut World, held: &Held) -> bool {
     let (mut asked, mut serving, mut written, mut read, mut ended) = (None, None, 0, 0, false);
     let (mut turn, mut heard) = (0_u64, world.now);
-    world.run_until(PATIENCE, |world| {
+    world.run_until(MAX_TIME, |world| {
         turn += 1;
-        // One in four turns lets a late one through; a second of silence, all.
+        // Every fourth turn delivers a delayed datagram; a second without one delivers all.
         let silent = world.now > heard + Duration::from_secs(1);
         heard = world.now;
         let release = if silent {
@@ -127,7 +126,7 @@ fn transfer(world: &mut World, held: &Held) -> bool {
             usize::from(turn % 4 == 0)
         };
         for _ in 0..release {
-            // Delivering may answer, which goes through the filter.
+            // Delivery may cause a response, which goes through the filter.
             let late = held.borrow_mut().pop_front();
             let Some((direction, packet)) = late else {
                 break;
@@ -145,7 +144,7 @@ fn transfer(world: &mut World, held: &Held) -> bool {
                 client.finish(id).expect("a fresh stream");
             }
         }
-        // The first: a repeated Initial may begin others, which nobody wants.
+        // The first connection: a duplicated Initial may start others, which are not used.
         if let Some(server) = world.server.connections.values_mut().next() {
             serving = serving.or_else(|| server.accept(Directionality::Bidirectional));
             if let Some(id) = serving {

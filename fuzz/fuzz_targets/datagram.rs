@@ -1,9 +1,9 @@
-//! Datagram headers, before and after header protection would be removed.
+//! Headers of datagrams, before and after the removal of header protection.
 #![no_main]
 
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::crypto::retry::retry_is_genuine;
-use clearway_quic::wire::header::{HeaderKind, OpenHeader, PartialHeader, route};
+use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader, PartialHeader, route};
 use clearway_quic::wire::negotiation::Versions;
 use libfuzzer_sys::fuzz_target;
 
@@ -54,10 +54,10 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Such a packet has room for its number and the header-protection sample.
+/// Checks that the packet has room for its number and the header-protection sample.
 fn numbered(header: &PartialHeader, packet: &[u8]) {
     assert!(header.number_at + 4 + 16 <= packet.len());
-    if let Some(open) = OpenHeader::read(packet, header.number_at) {
+    if let Some(open) = UnprotectedHeader::read(packet, header.number_at) {
         assert!(open.header_len <= header.number_at + 4);
         let _ = open.check_reserved();
         for largest in [

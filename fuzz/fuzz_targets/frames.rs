@@ -1,5 +1,4 @@
-//! Frames: reading them, writing what was read, and what streams and connection
-//! IDs make of them.
+//! Frames: they are decoded and encoded again, and applied to streams and connection IDs.
 #![no_main]
 
 use clearway_quic::Role;
@@ -56,7 +55,7 @@ fn small() -> Config {
     }
 }
 
-/// What was read says the same after writing it and reading it again.
+/// Checks that a decoded frame round-trips.
 fn written_back(frame: &Frame<'_>) {
     let mut buffer = vec![0; frame.size()];
     let mut w = Writer::new(&mut buffer);

@@ -1,6 +1,5 @@
-//! Everything HTTP/3 parses besides field sections: frame headers, settings,
-//! priorities, capsules, datagrams. What is read can be written and read again, and
-//! how a body is cut does not change its capsules.
+//! The parsers of HTTP/3 except field sections: frame headers, settings, priorities, capsules,
+//! datagrams. Whatever is decoded round-trips, and capsules do not depend on how the body is split.
 #![no_main]
 
 use bytes::Bytes;
@@ -42,7 +41,8 @@ fn settings(bytes: &[u8]) {
     assert!(settings.check_compatible(&settings).is_ok());
 }
 
-/// All capsules of even types, and whether something was wrong.
+/// Returns the capsules of even types, whether there was an error, and whether the end is between
+/// two.
 fn capsules(bytes: &[u8], cut: usize) -> (Vec<Capsule>, bool, bool) {
     let mut reader = CapsuleReader::new(64);
     let mut found = Vec::new();
@@ -56,5 +56,5 @@ fn capsules(bytes: &[u8], cut: usize) -> (Vec<Capsule>, bool, bool) {
             }
         }
     }
-    (found, false, reader.is_between())
+    (found, false, reader.is_at_boundary())
 }

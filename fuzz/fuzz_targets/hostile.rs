@@ -1,9 +1,9 @@
-//! A peer with genuine keys that says whatever the input says, in packets of
-//! every type, from several addresses, at any time of the connection; somebody
-//! who replays its packets from elsewhere; sockets that refuse; clocks that jump.
+//! A peer with valid keys that sends arbitrary frames, in packets of every type, from several
+//! addresses, at any time of the connection; an attacker who replays its packets from elsewhere;
+//! sockets that fail; clocks that jump.
 //!
-//! The victim neither panics nor spins nor holds more memory than it should,
-//! and its ledger adds up.
+//! The victim does not panic, does not loop, stays within its memory limit, and its accounting adds
+//! up.
 #![no_main]
 
 use std::net::SocketAddr;
@@ -16,65 +16,63 @@ use clearway_quic::stream::Directionality;
 use clearway_quic::wire::PacketKind;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../crates/quic/tests/it/common/mod.rs"]
-mod common;
-use common::host::SocketFault;
-use common::{Setup, World, path};
+use clearway_testing::SocketFault;
+use clearway_testing::{Setup, World, path};
 
 static SETUP: LazyLock<Setup> = LazyLock::new(Setup::new);
 
 #[derive(arbitrary::Arbitrary, Debug)]
-struct Blow<'a> {
+struct HostilePacket<'a> {
     kind: u8,
     skip: u8,
     flip: bool,
     update: bool,
-    /// Milliseconds to wait before it.
+    /// Milliseconds to wait before the packet.
     wait: u8,
-    /// Which of several addresses it comes from.
+    /// The source address of the packet, by index.
     from: u8,
-    /// Send this one of the earlier packets again, from there, too.
+    /// An earlier packet to send again from the same address.
     replay: Option<u8>,
     event: Event,
     payload: &'a [u8],
 }
 
-/// What else happens before it, at the victim.
+/// What else happens at the victim before the packet.
 #[derive(arbitrary::Arbitrary, Clone, Copy, Debug)]
 enum Event {
     Nothing,
     Writes(u16),
     Reads,
-    /// To another address of its own (a client).
+    /// The victim, a client, moves to another address.
     Moves(u8),
     RotatesIds,
-    /// The socket refuses so many trains, as too large or for any other reason.
+    /// The socket rejects this many trains, as too large or for another reason.
     Refused(u8, bool),
-    /// Seconds pass at once: every timer is late.
+    /// Seconds pass without the victim running: every timer is late.
     Jump(u8),
     UpdatesKeys,
 }
 
-/// Addresses that the hostile peer's packets come from.
+/// Number of source addresses of the hostile peer.
 const ADDRESSES: u8 = 4;
 
-/// Packets kept for replay.
+/// Number of packets kept for replay.
 const KEPT: usize = 64;
 
-fuzz_target!(|input: (bool, u8, Vec<Blow<'_>>)| {
-    let (server_is_hostile, seed, blows) = input;
+fuzz_target!(|input: (bool, u8, Vec<HostilePacket<'_>>)| {
+    let (server_is_hostile, seed, packets) = input;
     let mut setup = SETUP.clone();
     setup.sessions = std::sync::Arc::new(clearway_quic::crypto::ClientSessions::new(1));
     let mut world = World::new(setup, path("rate=50M delay=5ms", 1), u64::from(seed));
     world.connect();
     world.flush();
     let mut sent = Vec::new();
-    for blow in blows.into_iter().take(64) {
-        if blow.wait > 0 {
-            world.run_for(Duration::from_millis(u64::from(blow.wait)));
+    for packet in packets.into_iter().take(64) {
+        if packet.wait > 0 {
+            world.run_for(Duration::from_millis(u64::from(packet.wait)));
         }
-        happen(&mut world, server_is_hostile, blow.event);
-        strike(&mut world, server_is_hostile, &blow, &mut sent);
+        perform(&mut world, server_is_hostile, packet.event);
+        send_hostile(&mut world, server_is_hostile, &packet, &mut sent);
         world.flush();
         let victims = if server_is_hostile {
             &world.client
@@ -90,7 +88,7 @@ fuzz_target!(|input: (bool, u8, Vec<Blow<'_>>)| {
     assert!(world.steps < 100_000, "{} steps", world.steps);
 });
 
-fn happen(world: &mut World, server_is_hostile: bool, event: Event) {
+fn perform(world: &mut World, server_is_hostile: bool, event: Event) {
     let now = world.now;
     let victims = if server_is_hostile {
         &mut world.client
@@ -114,7 +112,7 @@ fn happen(world: &mut World, server_is_hostile: bool, event: Event) {
             let opened = victim.open(Directionality::Bidirectional);
             let accepted = victim.accept(Directionality::Bidirectional);
             for id in opened.into_iter().chain(accepted) {
-                // Whatever the peer has done to the stream is an answer.
+                // Any error is valid, depending on what the peer did to the stream.
                 let _ = victim.write(id, &vec![0x5a; usize::from(len)]);
             }
         }
@@ -133,13 +131,18 @@ fn happen(world: &mut World, server_is_hostile: bool, event: Event) {
         Event::RotatesIds if !victim.is_handshaking() => victim.rotate_connection_ids(),
         Event::RotatesIds => {}
         Event::UpdatesKeys => {
-            // Too soon after the last one is an answer, too.
+            // An update may also be too early after the last one.
             let _ = victim.update_keys(now);
         }
     }
 }
 
-fn strike(world: &mut World, server_is_hostile: bool, blow: &Blow<'_>, sent: &mut Vec<Vec<u8>>) {
+fn send_hostile(
+    world: &mut World,
+    server_is_hostile: bool,
+    packet: &HostilePacket<'_>,
+    sent: &mut Vec<Vec<u8>>,
+) {
     let (now, client, server) = (world.now, world.client.address, world.server.address);
     let (hostile, direction, src, dst) = if server_is_hostile {
         (&mut world.server, Direction::Down, server, client)
@@ -149,21 +152,21 @@ fn strike(world: &mut World, server_is_hostile: bool, blow: &Blow<'_>, sent: &mu
     let Some(connection) = hostile.connections.values_mut().next() else {
         return;
     };
-    if blow.update {
+    if packet.update {
         connection.force_key_update();
     }
-    let kind = match blow.kind % 6 {
+    let kind = match packet.kind % 6 {
         0 => PacketKind::Initial,
         1 => PacketKind::ZeroRtt,
         2 => PacketKind::Handshake,
         _ => PacketKind::OneRtt,
     };
-    let payload = &blow.payload[..blow.payload.len().min(1300)];
-    let packet = connection.forge(
+    let payload = &packet.payload[..packet.payload.len().min(1300)];
+    let forged = connection.forge(
         now,
         &Forgery {
-            skip: u64::from(blow.skip % 4),
-            flip: if blow.flip { 0x0c } else { 0 },
+            skip: u64::from(packet.skip % 4),
+            flip: if packet.flip { 0x0c } else { 0 },
             ..Forgery::new(kind, payload)
         },
     );
@@ -171,17 +174,17 @@ fn strike(world: &mut World, server_is_hostile: bool, blow: &Blow<'_>, sent: &mu
         0 => src,
         n => SocketAddr::from(([198, 51, 100, n], 9000)),
     };
-    let replay = blow.replay.map(|which| usize::from(which));
-    if let Some(packet) = replay.and_then(|which| sent.get(which % KEPT)) {
+    let replay = packet.replay.map(|which| usize::from(which));
+    if let Some(earlier) = replay.and_then(|which| sent.get(which % KEPT)) {
         world.deliver(
             direction,
-            Packet::new(from(blow.from.wrapping_add(1)), dst, packet.clone()),
+            Packet::new(from(packet.from.wrapping_add(1)), dst, earlier.clone()),
         );
     }
-    if let Some(packet) = packet {
+    if let Some(forged) = forged {
         if sent.len() < KEPT {
-            sent.push(packet.clone());
+            sent.push(forged.clone());
         }
-        world.deliver(direction, Packet::new(from(blow.from), dst, packet));
+        world.deliver(direction, Packet::new(from(packet.from), dst, forged));
     }
 }

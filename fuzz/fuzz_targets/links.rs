@@ -1,4 +1,4 @@
-//! Link specifications: what parses prints text that parses to the same.
+//! Link specifications: a parsed specification prints text that parses to the same.
 #![no_main]
 
 use std::fmt::{Debug, Display};

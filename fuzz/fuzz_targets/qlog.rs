@@ -1,5 +1,5 @@
-//! The qlog reader on arbitrary bytes: it ends, remembers no more than it read,
-//! and what it understood can be written and is understood again.
+//! The qlog reader with arbitrary bytes: it terminates, takes no more memory than it has read, and
+//! the events that it understood round-trip.
 #![no_main]
 
 use clearway_trace::detect::{Profile, examine};
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     let mut writer = Writer::new(Vec::new(), &Description::default());
     let mut written = 0;
     for event in &events {
-        // Names of foreign events are not ours to write.
+        // Events of other implementations are not written.
         if !matches!(event.data, EventData::Other { .. }) {
             writer.event(event);
             written += 1;

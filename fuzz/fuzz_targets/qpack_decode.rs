@@ -1,8 +1,7 @@
-//! Hostile QPACK: an encoder stream and field sections into a decoder, a decoder
-//! stream into an encoder.
+//! Hostile QPACK: an arbitrary encoder stream and field sections into a decoder, and an arbitrary
+//! decoder stream into an encoder.
 //!
-//! Whatever comes, sizes stay within limits and no more streams are blocked than
-//! allowed.
+//! Sizes stay within their limits, and no more streams are blocked than allowed.
 #![no_main]
 
 use bytes::Bytes;
@@ -11,8 +10,8 @@ use libfuzzer_sys::fuzz_target;
 
 const MAX_BLOCKED: u64 = 3;
 
-/// What an unfinished instruction takes per byte of table, and what is kept of
-/// sections besides their bytes.
+/// Memory of an incomplete instruction per byte of table capacity, and memory for sections besides
+/// their bytes.
 const MEMORY_PER_CAPACITY: usize = 16;
 const FIXED_MEMORY: usize = 256 << 10;
 
@@ -31,7 +30,7 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
     let mut encoder = Encoder::new(usize::from(capacity));
     encoder
         .set_peer_limits(capacity.into(), MAX_BLOCKED)
-        .expect("the first");
+        .expect("the first SETTINGS");
     let mut kept = 0;
     for input in inputs {
         match input {
@@ -39,7 +38,7 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
                 if decoder.on_encoder_stream(bytes).is_err() {
                     return;
                 }
-                while let Some(stream) = decoder.unblocked() {
+                while let Some(stream) = decoder.next_unblocked() {
                     match decoder.resume(stream) {
                         Ok(decoded) => assert_ne!(decoded, Some(Decoded::Blocked)),
                         Err(_) => return,
@@ -49,7 +48,7 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
             Input::Section(stream, bytes, limit) => {
                 let section = Bytes::copy_from_slice(bytes);
                 match decoder.decode(stream.into(), section, limit.into()) {
-                    Ok(Decoded::Fields(fields)) => within(&fields, limit.into()),
+                    Ok(Decoded::Fields(fields)) => check_size(&fields, limit.into()),
                     Ok(Decoded::Blocked) => kept += bytes.len() + 512,
                     Ok(Decoded::TooLarge) => {}
                     Err(_) => return,
@@ -79,7 +78,7 @@ fuzz_target!(|input: (u16, Vec<Input<'_>>)| {
     decoder.instructions();
 });
 
-fn within(fields: &[Field], limit: usize) {
+fn check_size(fields: &[Field], limit: usize) {
     let size: usize = (fields.iter())
         .map(|field| field.name.len() + field.value.len() + FIELD_OVERHEAD)
         .sum();

@@ -1,5 +1,5 @@
-//! An encoder and a decoder over three streams that are delayed, cut and
-//! interleaved as the input says: what was sent is what is decoded.
+//! An encoder and a decoder over three streams that are delayed, split and interleaved as the input
+//! says: what is decoded is what was sent.
 #![no_main]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,8 +11,7 @@ use libfuzzer_sys::fuzz_target;
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Step<'a> {
     Send(u8, Vec<(&'a [u8], &'a [u8], bool)>),
-    /// The last section once more, on another stream: repetition is rare in
-    /// random bytes.
+    /// Sends the last section again on another stream, because repetition is rare in random bytes.
     Again(u8),
     Insert(u8),
     Arrive(u8),
@@ -27,8 +26,8 @@ struct World {
     blocked_limit: u64,
     inserting: VecDeque<u8>,
     acknowledging: VecDeque<u8>,
-    /// By stream.
-    coming: BTreeMap<u64, VecDeque<(Bytes, Fields)>>,
+    /// Sections in flight, by stream.
+    in_flight: BTreeMap<u64, VecDeque<(Bytes, Fields)>>,
     blocked: BTreeMap<u64, VecDeque<Fields>>,
 }
 
@@ -41,13 +40,13 @@ fuzz_target!(|input: (u16, u16, u8, Vec<Step<'_>>)| {
         blocked_limit,
         inserting: VecDeque::new(),
         acknowledging: VecDeque::new(),
-        coming: BTreeMap::new(),
+        in_flight: BTreeMap::new(),
         blocked: BTreeMap::new(),
     };
     world
         .encoder
         .set_peer_limits(capacity.into(), blocked_limit)
-        .expect("the first");
+        .expect("the first SETTINGS");
     let mut last = Vec::new();
     for step in steps {
         match step {
@@ -81,7 +80,7 @@ impl World {
         self.encoder
             .encode(stream, lines.collect::<Vec<FieldRef<'_>>>(), &mut section);
         self.inserting.extend(self.encoder.instructions().split());
-        self.coming
+        self.in_flight
             .entry(stream)
             .or_default()
             .push_back((section.into(), fields.to_vec()));
@@ -90,15 +89,15 @@ impl World {
     fn insert(&mut self, len: usize) {
         let len = len.min(self.inserting.len());
         let bytes: Vec<u8> = self.inserting.drain(..len).collect();
-        self.decoder.on_encoder_stream(&bytes).expect("our own");
-        while let Some(stream) = self.decoder.unblocked() {
+        self.decoder.on_encoder_stream(&bytes).expect("valid input");
+        while let Some(stream) = self.decoder.next_unblocked() {
             let decoded = self
                 .decoder
                 .resume(stream)
-                .expect("our own")
-                .expect("it was named");
+                .expect("valid input")
+                .expect("it was unblocked");
             let waiting = self.blocked.get_mut(&stream).expect("it was blocked");
-            same(decoded, &waiting.pop_front().expect("a section was kept"));
+            assert_same_fields(decoded, &waiting.pop_front().expect("a blocked section"));
             if waiting.is_empty() {
                 self.blocked.remove(&stream);
             }
@@ -106,19 +105,22 @@ impl World {
     }
 
     fn arrive(&mut self, stream: u64) {
-        let Some((section, fields)) = self.coming.get_mut(&stream).and_then(VecDeque::pop_front)
+        let Some((section, fields)) = self
+            .in_flight
+            .get_mut(&stream)
+            .and_then(VecDeque::pop_front)
         else {
             return;
         };
         match self
             .decoder
             .decode(stream, section, 1 << 32)
-            .expect("our own")
+            .expect("valid input")
         {
             Decoded::Blocked => self.blocked.entry(stream).or_default().push_back(fields),
             decoded @ (Decoded::Fields(_) | Decoded::TooLarge) => {
                 assert!(!self.blocked.contains_key(&stream), "it overtook another");
-                same(decoded, &fields);
+                assert_same_fields(decoded, &fields);
             }
         }
         assert!(self.decoder.blocked_streams() <= self.blocked_limit);
@@ -129,14 +131,14 @@ impl World {
             .extend(self.decoder.instructions().split());
         let len = len.min(self.acknowledging.len());
         let bytes: Vec<u8> = self.acknowledging.drain(..len).collect();
-        self.encoder.on_decoder_stream(&bytes).expect("our own");
+        self.encoder.on_decoder_stream(&bytes).expect("valid input");
     }
 
     fn finish(mut self) {
         self.insert(usize::MAX);
         for stream in 0..=255 {
             while self
-                .coming
+                .in_flight
                 .get(&stream)
                 .is_some_and(|waiting| !waiting.is_empty())
             {
@@ -148,8 +150,8 @@ impl World {
     }
 }
 
-/// The same fields, but that more may be protected from being indexed.
-fn same(decoded: Decoded, sent: &[Field]) {
+/// Checks that the fields are equal, except that more of them may be sensitive.
+fn assert_same_fields(decoded: Decoded, sent: &[Field]) {
     let Decoded::Fields(fields) = decoded else {
         panic!("{decoded:?}");
     };

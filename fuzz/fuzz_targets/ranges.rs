@@ -1,4 +1,4 @@
-//! `RangeSet` against a set of numbers.
+//! `RangeSet` compared with a set of numbers.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ fuzz_target!(|steps: Vec<Step>| {
     }
 });
 
-/// Below it everything counts as seen and is not taken in again.
+/// Returns the number below which everything counts as seen, and is not inserted again.
 fn floor(set: &RangeSet) -> u64 {
     (0..=256)
         .find(|&n| !set.is_seen(n) || set.contains(n))

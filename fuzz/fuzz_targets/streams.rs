@@ -1,7 +1,7 @@
-//! Two ends' streams over a channel that loses, reorders and repeats packets.
+//! The streams of two endpoints over a channel that loses, reorders and duplicates packets.
 //!
-//! Nobody breaks the protocol, so no frame may be an error, and what is read is
-//! what was written, in order.
+//! Both endpoints follow the protocol, so no frame may be an error, and what is read is what was
+//! written, in order.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -23,11 +23,11 @@ enum Act {
     Reset(u8),
     Stop(u8),
     Read(u8, u16),
-    /// A packet of at most so many bytes leaves.
+    /// Sends a packet of at most this many bytes.
     Send(u8),
-    /// The peer gets packet so many from the oldest; then it is acknowledged.
+    /// Delivers this packet, counted from the oldest, and acknowledges it.
     Deliver(u8),
-    /// The peer gets it, the acknowledgement is late.
+    /// Delivers this packet; its acknowledgment is delayed.
     Repeat(u8),
     Lose(u8),
 }
@@ -38,10 +38,10 @@ struct Sent {
     contents: Vec<StreamContent>,
 }
 
-struct End {
+struct Endpoint {
     streams: Streams,
     ids: Vec<StreamId>,
-    /// Bytes written on and read from each stream.
+    /// How many bytes were written on and read from each stream.
     written: BTreeMap<StreamId, u64>,
     read: BTreeMap<StreamId, u64>,
     finished: BTreeMap<StreamId, u64>,
@@ -58,31 +58,31 @@ fuzz_target!(|acts: Vec<(bool, Act)>| {
         send_budget: 2000,
         ..Config::default()
     };
-    let mut ends = [
-        End::new(Role::Client, &config),
-        End::new(Role::Server, &config),
+    let mut endpoints = [
+        Endpoint::new(Role::Client, &config),
+        Endpoint::new(Role::Server, &config),
     ];
-    let limits = ends[0].streams.initial_limits();
-    for end in &mut ends {
-        end.streams.set_peer_limits(limits);
+    let limits = endpoints[0].streams.initial_limits();
+    for endpoint in &mut endpoints {
+        endpoint.streams.set_peer_limits(limits);
     }
     let mut now = Instant::ZERO;
     for (second, act) in acts {
         now += Duration::from_millis(1);
-        let (left, right) = ends.split_at_mut(1);
-        let (end, peer) = if second {
+        let (left, right) = endpoints.split_at_mut(1);
+        let (endpoint, peer) = if second {
             (&mut right[0], &mut left[0])
         } else {
             (&mut left[0], &mut right[0])
         };
-        end.act(now, act, peer);
-        for end in &ends {
-            assert!(end.streams.memory() < 1 << 20);
+        endpoint.act(now, act, peer);
+        for endpoint in &endpoints {
+            assert!(endpoint.streams.memory() < 1 << 20);
         }
     }
 });
 
-impl End {
+impl Endpoint {
     fn new(role: Role, config: &Config) -> Self {
         Self {
             streams: Streams::new(role, config.clone()),

@@ -1,4 +1,4 @@
-//! Address validation tokens: no byte string but a genuine one opens.
+//! Address validation tokens: only genuine tokens can be opened.
 #![no_main]
 
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Transport parameters: what decodes encodes to the same.
+//! Transport parameters: decoded parameters round-trip.
 #![no_main]
 
 use clearway_quic::Role;

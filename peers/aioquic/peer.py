@@ -241,12 +241,12 @@ class Answer:
                 self.fail(f"status {self.status}")
         elif b"x-sum" in fields:
             if fields[b"x-sum"] != str(self.sum).encode():
-                self.fail(f"x-sum is {fields[b'x-sum']}, not {self.sum}")
+                self.fail(f"x-sum is {fields[b'x-sum']}, expected {self.sum}")
             self.trailer = True
 
     def data(self, data):
         if len(data) > self.wanted - self.offset:
-            self.fail(f"more than {self.wanted} bytes came")
+            self.fail(f"received more than the expected {self.wanted} bytes")
             return
         try:
             PATTERN.verify(self.offset, data)
@@ -256,7 +256,7 @@ class Answer:
 
     def end(self):
         if self.offset != self.wanted:
-            self.fail(f"{self.offset} bytes came instead of {self.wanted}")
+            self.fail(f"received {self.offset} bytes, expected {self.wanted}")
         if not self.done.done():
             self.done.set_result(None)
 

@@ -23,4 +23,4 @@ fi
 sed '/^Versions: /,$d' "$document" >"$tables.new"
 cat "$tables" >>"$tables.new"
 cat "$tables.new" >"$document"
-echo "$document: written; what stands out is still to be read and said by hand" >&2
+echo "$document: written; the notes above the tables have to be updated by hand" >&2

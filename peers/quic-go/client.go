@@ -186,7 +186,7 @@ func (c *client) visit(early bool) (run, error) {
 		case <-c.tickets.arrived:
 		case <-time.After(ticketPatience):
 			if !state.TLS.DidResume {
-				err = errors.New("no session ticket came")
+				err = errors.New("no session ticket arrived")
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func (t *transfer) request(ctx context.Context, buffer []byte) error {
 	}
 	if sum := response.Trailer.Get("X-Sum"); sum != "" {
 		if sum != t.client.sum {
-			return fmt.Errorf("x-sum is %s, not %s", sum, t.client.sum)
+			return fmt.Errorf("x-sum is %s, expected %s", sum, t.client.sum)
 		}
 		t.client.trailers.Add(1)
 	}
@@ -132,7 +132,7 @@ func (t *transfer) verify(answer io.Reader, buffer []byte) error {
 	for {
 		n, err := answer.Read(buffer)
 		if int64(n) > wanted-offset {
-			return fmt.Errorf("more than %d bytes came", wanted)
+			return fmt.Errorf("received more than the expected %d bytes", wanted)
 		}
 		if err := verify(offset, buffer[:n]); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (t *transfer) verify(answer io.Reader, buffer []byte) error {
 		}
 	}
 	if offset != wanted {
-		return fmt.Errorf("%d bytes came instead of %d", offset, wanted)
+		return fmt.Errorf("received %d bytes, expected %d", offset, wanted)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ programs=${CLEARWAY_PEERS:-$HOME/.cache/clearway/bin}
 clang=${CLEARWAY_LIBCLANG:-$HOME/.cache/clearway/libclang}
 target=${CARGO_TARGET_DIR:-$PWD/target}
 for tool in cmake c++; do
-    command -v "$tool" > /dev/null || { echo "tokio-quiche: no $tool here"; exit 1; }
+    command -v "$tool" > /dev/null || { echo "tokio-quiche: not built, because $tool is not installed"; exit 1; }
 done
 if [ -z "${LIBCLANG_PATH:-}" ] && ! ldconfig -p | grep -qE 'libclang(-[0-9.]+)?\.so'; then
     [ -d "$clang" ] || python3 -m pip install --quiet --target "$clang" 'libclang==18.1.1'

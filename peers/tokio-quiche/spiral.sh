@@ -6,10 +6,10 @@
 #
 #     spiral.sh [RUNS [FOLDER]]
 #
-# Of every setting so many runs (20), in turns; a run that takes more than LIMIT seconds (10) is
-# given up. At 1 Gbit/s, or as RELAY's options for the relay say; SETTINGS names the senders. With
-# QLOG=1, FOLDER keeps quiche's qlog of the runs that were given up, and `clearway lab diagnose`
-# says what is wrong with them.
+# Every setting is run RUNS times (20), in turns; a run that takes more than LIMIT seconds (10) is
+# cancelled. RELAY has options for the relay, by default 1 Gbit/s; SETTINGS names the senders. With
+# QLOG=1, FOLDER keeps quiche's qlog of the cancelled runs, and `clearway lab diagnose`
+# explains them.
 set -eu
 runs=${1:-20}
 folder=${2:-$(mktemp -d)}
@@ -25,24 +25,24 @@ ours=${CLEARWAY_RUST_PEERS:-$here/../target/release}
 clearway=${CLEARWAY:-$here/../../target/release/clearway}
 quiche=$programs/peer-tokio-quiche
 for program in "$clearway" "$quiche" "$ours/peer-clearway" "$ours/peer-quinn"; do
-    [ -x "$program" ] || { echo "spiral: no $program"; exit 1; }
+    [ -x "$program" ] || { echo "spiral: $program does not exist"; exit 1; }
 done
 mkdir -p "$folder"
 "$ours/peer-quinn" cert --out "$folder"
 children=
 trap 'kill $children 2> /dev/null || true' EXIT
 
-# Waits for the address that a server or a relay tells in a file.
+# Waits for the address that a server or a relay writes to a file.
 address() {
     for _ in $(seq 100); do
         grep -oE '127\.0\.0\.1:[0-9]+' "$1" | head -n 1 | grep . && return
         sleep 0.05
     done
-    echo "spiral: nothing listens: $(cat "$1")" >&2
+    echo "spiral: no server is listening: $(cat "$1")" >&2
     return 1
 }
 
-# One download; its seconds, or "-" if it was given up.
+# One download; its seconds, or "-" if it was cancelled.
 run() {
     setting=$1 seed=$2
     place=$folder/$setting-$seed

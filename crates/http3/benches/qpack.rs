@@ -1,9 +1,8 @@
-//! What a request's header section costs, in ns: encoded, decoded, and its
-//! pieces.
+//! Measures encoding and decoding of a header section, in ns and allocations.
 //!
 //! ```sh
 //! cargo bench -p clearway-http3 --bench qpack            # 1,000,000 rounds
-//! cargo bench -p clearway-http3 --bench qpack -- 20000   # so many
+//! cargo bench -p clearway-http3 --bench qpack -- 20000   # this many rounds
 //! ```
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -14,10 +13,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use clearway_http3::qpack::{Decoded, Decoder, Encoder, FieldRef};
 
-/// Batches the rounds are split into.
+/// How many batches the rounds are split into.
 const BATCHES: u64 = 20;
 
-/// Counts what is allocated.
+/// An allocator that counts allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -42,7 +41,7 @@ static COUNTING: Counting = Counting;
 
 const TOKEN: &[u8] = b"Bearer 3f9a1c77d2e84b06a5c1";
 
-/// A browser's request.
+/// A request of a browser.
 const REQUEST: [FieldRef<'static>; 10] = [
     FieldRef::new(b":method", b"GET"),
     FieldRef::new(b":scheme", b"https"),
@@ -66,20 +65,20 @@ const REQUEST: [FieldRef<'static>; 10] = [
     FieldRef::new(b"x-request-id", b"1b4e28ba-2fa1-11d2-883f-0016d3cca427"),
 ];
 
-/// The smallest request and answer there are.
+/// A minimal request and response.
 const SMALL: [FieldRef<'static>; 4] = [
     FieldRef::new(b":method", b"GET"),
     FieldRef::new(b":scheme", b"https"),
     FieldRef::new(b":authority", b"localhost"),
     FieldRef::new(b":path", b"/"),
 ];
-const ANSWER: [FieldRef<'static>; 3] = [
+const RESPONSE: [FieldRef<'static>; 3] = [
     FieldRef::new(b":status", b"200"),
     FieldRef::new(b"content-length", b"1024"),
     FieldRef::new(b"content-type", b"application/octet-stream"),
 ];
 
-/// Prints the fastest of a few batches: what others do on the machine only adds.
+/// Prints the fastest of the batches, because other load on the machine only adds time.
 fn measure(what: &str, rounds: u64, mut round: impl FnMut()) {
     let mut fastest = f64::INFINITY;
     let before = ALLOCATIONS.load(Ordering::Relaxed);
@@ -98,7 +97,7 @@ fn measure(what: &str, rounds: u64, mut round: impl FnMut()) {
     );
 }
 
-/// Both sides after a few requests, all acknowledged, and one more section.
+/// An encoder and a decoder after a few acknowledged requests, and one more section.
 fn settled(capacity: u64, fields: &[FieldRef<'static>]) -> (Encoder, Decoder, Bytes) {
     let mut encoder = Encoder::new(4096);
     encoder.set_peer_limits(capacity, 16).expect("the first");
@@ -127,13 +126,16 @@ fn settled(capacity: u64, fields: &[FieldRef<'static>]) -> (Encoder, Decoder, By
 
 fn both_ways(what: &str, capacity: u64, fields: &[FieldRef<'static>], rounds: u64) {
     let (mut encoder, mut decoder, section) = settled(capacity, fields);
-    println!("-- {what}, table of {capacity}: {} bytes", section.len());
+    println!(
+        "-- {what}, table of {capacity} bytes: {} bytes",
+        section.len()
+    );
     let (mut out, mut acknowledgment) = (Vec::with_capacity(1024), Vec::new());
     if section[0] != 0 {
-        // It requires insertions, so it is acknowledged: stream 64.
+        // The section refers to the dynamic table, so it is acknowledged: stream 64.
         acknowledgment.push(0x80 | 64);
     }
-    measure("encode (and hear the acknowledgment)", rounds, || {
+    measure("encode (and process the acknowledgment)", rounds, || {
         out.clear();
         encoder.encode(64, black_box(fields).iter().copied(), &mut out);
         encoder
@@ -153,8 +155,8 @@ fn main() {
         .find_map(|arg| arg.parse().ok())
         .unwrap_or(1_000_000);
     for capacity in [4096, 0] {
-        both_ways("request of 10 fields", capacity, &REQUEST, rounds);
-        both_ways("request of 4 fields", capacity, &SMALL, rounds);
-        both_ways("answer of 3 fields", capacity, &ANSWER, rounds);
+        both_ways("request with 10 fields", capacity, &REQUEST, rounds);
+        both_ways("request with 4 fields", capacity, &SMALL, rounds);
+        both_ways("response with 3 fields", capacity, &RESPONSE, rounds);
     }
 }

@@ -1,15 +1,15 @@
-//! A value for each of the 256 bytes.
+//! A lookup table with a value for each of the 256 byte values.
 
-/// Looked up without a branch, and without a way to fail.
+/// A table indexed by a byte. A lookup has no branch and cannot fail.
 pub(crate) struct ByteMap<T>([T; 256]);
 
 impl<T: Copy> ByteMap<T> {
-    /// The value of each byte, by the byte.
+    /// Creates the table; `values[b]` is the value for byte `b`.
     pub(crate) const fn new(values: [T; 256]) -> Self {
         Self(values)
     }
 
-    /// The value of one.
+    /// Returns the value for `byte`.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "a byte is below 256")]
     pub(crate) const fn get(&self, byte: u8) -> T {

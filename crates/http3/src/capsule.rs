@@ -1,4 +1,4 @@
-//! Capsules: messages on the body of an extended CONNECT (RFC 9297 §3).
+//! Capsules: messages in the data stream of an extended CONNECT (RFC 9297 §3).
 
 use bytes::{Buf, Bytes, BytesMut};
 use clearway_quic::wire::Reader;
@@ -6,22 +6,22 @@ use clearway_quic::wire::Reader;
 use crate::count::Count;
 use crate::error::StreamError;
 use crate::frame::put_varint;
-use crate::partial::Partial;
+use crate::varint_buffer::VarintBuffer;
 
-/// The type of the capsule that carries an HTTP datagram (RFC 9297 §3.5).
+/// The DATAGRAM capsule type, which carries an HTTP datagram (RFC 9297 §3.5).
 pub const DATAGRAM: u64 = 0x00;
 
-/// One capsule.
+/// A capsule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capsule {
-    /// Its type.
+    /// The capsule type.
     pub kind: u64,
-    /// Its value.
+    /// The capsule value.
     pub value: Bytes,
 }
 
 impl Capsule {
-    /// Appends it to `out`, as it stands in a body.
+    /// Appends the encoded capsule to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.kind);
         put_varint(out, self.value.len() as u64);
@@ -29,63 +29,63 @@ impl Capsule {
     }
 }
 
-/// What happens to the value of the capsule being read.
+/// The part of a capsule that is read next.
 #[derive(Debug)]
-enum Value {
-    /// Its type and length are not there yet.
+enum CapsuleState {
+    /// The type and length, which are not complete yet.
     Header,
-    /// It is gathered.
-    Gather {
+    /// The value, which is buffered.
+    Buffering {
         kind: u64,
         left: usize,
         bytes: BytesMut,
     },
-    /// It is dropped: nobody knows its type.
-    Skip { left: u64 },
+    /// The value of a capsule of unknown type, which is dropped.
+    Skipping { left: u64 },
 }
 
-/// Reads capsules from the pieces of a body. Types the caller does not know are
-/// skipped without being kept (RFC 9297 §3.2).
+/// Reads capsules from the pieces of a body. Capsules of types that the caller does not know are
+/// skipped without being buffered (RFC 9297 §3.2).
 #[derive(Debug)]
 pub struct CapsuleReader {
-    header: Partial<16>,
-    value: Value,
+    header: VarintBuffer<16>,
+    state: CapsuleState,
     max_value: usize,
     skipped: u64,
 }
 
 impl CapsuleReader {
-    /// Takes values up to `max_value` bytes.
+    /// Creates a reader that accepts values of up to `max_value` bytes.
     #[must_use]
     pub fn new(max_value: usize) -> Self {
         Self {
-            header: Partial::default(),
-            value: Value::Header,
+            header: VarintBuffer::default(),
+            state: CapsuleState::Header,
             max_value,
             skipped: 0,
         }
     }
 
-    /// Reads on in `body` and takes what it read off its front; `None` if the next
-    /// capsule is not whole. `knows` says which types are wanted.
+    /// Reads the next capsule, and removes what it has read from the front of `body`. Returns
+    /// `None` if `body` ends before the capsule does. `knows` says which types the caller wants.
     ///
     /// # Errors
-    /// A wanted capsule is larger than allowed; the stream is to be reset with the
-    /// error's code.
+    /// `H3_EXCESSIVE_LOAD` if a wanted capsule is larger than allowed: the stream has to be reset
+    /// with that code.
     pub fn next(
         &mut self,
         body: &mut Bytes,
         knows: impl Fn(u64) -> bool,
     ) -> Result<Option<Capsule>, StreamError> {
         loop {
-            match &mut self.value {
-                Value::Header => {
+            match &mut self.state {
+                CapsuleState::Header => {
                     let Some((kind, len)) = self.header(body) else {
                         return Ok(None);
                     };
-                    self.value = self.begin(kind, len, knows(kind))?;
+                    self.state = self.begin(kind, len, knows(kind))?;
                 }
-                Value::Skip { left } => {
+                CapsuleState::Skipping { left } => {
                     let now = usize::try_from(*left).unwrap_or(usize::MAX).min(body.len());
                     body.advance(now);
                     *left = left.saturating_sub(now as u64);
@@ -93,9 +93,9 @@ impl CapsuleReader {
                     if *left > 0 {
                         return Ok(None);
                     }
-                    self.value = Value::Header;
+                    self.state = CapsuleState::Header;
                 }
-                Value::Gather { kind, left, bytes } => {
+                CapsuleState::Buffering { kind, left, bytes } => {
                     let piece = body.split_to((*left).min(body.len()));
                     *left = left.saturating_sub(piece.len());
                     let kind = *kind;
@@ -104,21 +104,21 @@ impl CapsuleReader {
                         return Ok(None);
                     }
                     let value = join(bytes, piece);
-                    self.value = Value::Header;
+                    self.state = CapsuleState::Header;
                     return Ok(Some(Capsule { kind, value }));
                 }
             }
         }
     }
 
-    /// Whether the body may end here (RFC 9297 §3.3: a capsule cut off makes the
-    /// message malformed).
+    /// Returns whether the reader is between two capsules, where a body may end: a truncated
+    /// capsule makes the message malformed (RFC 9297 §3.3).
     #[must_use]
-    pub fn is_between(&self) -> bool {
-        matches!(self.value, Value::Header) && self.header.is_empty()
+    pub fn is_at_boundary(&self) -> bool {
+        matches!(self.state, CapsuleState::Header) && self.header.is_empty()
     }
 
-    /// Bytes of unknown capsules passed over.
+    /// Returns how many bytes of unknown capsules were skipped.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
@@ -136,25 +136,25 @@ impl CapsuleReader {
         None
     }
 
-    fn begin(&self, kind: u64, len: u64, known: bool) -> Result<Value, StreamError> {
+    fn begin(&self, kind: u64, len: u64, known: bool) -> Result<CapsuleState, StreamError> {
         if !known {
-            return Ok(Value::Skip { left: len });
+            return Ok(CapsuleState::Skipping { left: len });
         }
         match usize::try_from(len) {
-            Ok(left) if left <= self.max_value => Ok(Value::Gather {
+            Ok(left) if left <= self.max_value => Ok(CapsuleState::Buffering {
                 kind,
                 left,
                 bytes: BytesMut::new(),
             }),
             Ok(_) | Err(_) => Err(StreamError::new(
                 crate::error::Code::EXCESSIVE_LOAD,
-                "a capsule larger than allowed",
+                "capsule exceeds the maximum size",
             )),
         }
     }
 }
 
-/// `first`, then `last`; without a copy if there is no first.
+/// Concatenates `first` and `last`; without a copy if `first` is empty.
 fn join(first: &mut BytesMut, last: Bytes) -> Bytes {
     if first.is_empty() {
         return last;
@@ -187,29 +187,29 @@ mod tests {
             }
             assert!(piece.is_empty());
         }
-        assert!(reader.is_between());
+        assert!(reader.is_at_boundary());
         assert_eq!(reader.skipped(), 300);
         found
     }
 
     #[test]
-    fn however_the_body_is_cut_the_capsules_are_the_same() {
+    fn capsules_are_the_same_however_the_body_is_split() {
         for pieces in [1, 2, 3, 7, 64, 4096] {
             assert_eq!(read(pieces), [(DATAGRAM, 5), (0x1234, 70), (DATAGRAM, 0)]);
         }
     }
 
     #[test]
-    fn a_body_may_not_end_within_a_capsule() {
+    fn truncated_capsule_is_not_at_a_boundary() {
         let body = body();
         let mut reader = CapsuleReader::new(1000);
         let mut first = Bytes::copy_from_slice(&body[..4]);
         assert_eq!(reader.next(&mut first, |_| true), Ok(None));
-        assert!(!reader.is_between());
+        assert!(!reader.is_at_boundary());
     }
 
     #[test]
-    fn large_ones_are_refused_if_wanted_and_passed_over_if_not() {
+    fn oversized_capsule_is_an_error_if_known_and_skipped_if_unknown() {
         let mut out = Vec::new();
         put_varint(&mut out, 9);
         put_varint(&mut out, 1 << 60);

@@ -1,12 +1,11 @@
-//! Counters. They stop at their top, which 64 bits don't reach, instead of wrapping or
-//! panicking.
+//! Counters that saturate instead of wrapping or panicking. 64 bits never get that far.
 
-/// A counter.
+/// A saturating counter.
 pub(crate) trait Count {
-    /// Counts `more`.
+    /// Adds `more`.
     fn count(&mut self, more: u64);
 
-    /// Counts one.
+    /// Adds one.
     #[inline]
     fn count_one(&mut self) {
         self.count(1);

@@ -7,13 +7,14 @@ use clearway_quic::wire::{Reader, Writer};
 
 use crate::error::{Code, ConnectionError};
 
-/// Largest quarter stream ID: that of the largest stream.
+/// The largest quarter stream ID (RFC 9297 §2.1): a quarter of the largest stream ID.
 const MAX_QUARTER: u64 = (1 << 60) - 1;
 
-/// Splits a DATAGRAM into its stream and its payload, which is not copied.
+/// Decodes the payload of a DATAGRAM frame. Returns the request stream and the HTTP datagram's
+/// payload, which is not copied.
 ///
 /// # Errors
-/// `H3_DATAGRAM_ERROR` if it has no stream, or one that can't be.
+/// `H3_DATAGRAM_ERROR` if the quarter stream ID is incomplete or too large (RFC 9297 §2.1).
 pub fn decode(mut datagram: Bytes) -> Result<(StreamId, Bytes), ConnectionError> {
     let mut r = Reader::new(&datagram);
     match r.varint() {
@@ -21,12 +22,14 @@ pub fn decode(mut datagram: Bytes) -> Result<(StreamId, Bytes), ConnectionError>
             datagram.advance(datagram.len().saturating_sub(r.remaining()));
             Ok((StreamId::from_wire(quarter << 2), datagram))
         }
-        Some(_) => Err(wrong("a quarter stream ID beyond the largest stream")),
-        None => Err(wrong("a datagram too short for its stream")),
+        Some(_) => Err(error(
+            "HTTP datagram has a quarter stream ID above 2^60 - 1",
+        )),
+        None => Err(error("HTTP datagram ends within its quarter stream ID")),
     }
 }
 
-/// Makes a DATAGRAM of a payload. `stream` is a request's.
+/// Encodes the payload of a DATAGRAM frame that carries `payload` for the request stream `stream`.
 #[must_use]
 pub fn encode(stream: StreamId, payload: &[u8]) -> Bytes {
     let mut prefix = [0; 8];
@@ -38,13 +41,13 @@ pub fn encode(stream: StreamId, payload: &[u8]) -> Bytes {
     datagram.freeze()
 }
 
-/// Bytes that the stream's number takes in each of its datagrams.
+/// Returns how many bytes of each DATAGRAM frame the quarter stream ID takes.
 #[must_use]
-pub fn overhead(stream: StreamId) -> usize {
+pub(crate) fn overhead(stream: StreamId) -> usize {
     varint_len(stream.index())
 }
 
-fn wrong(reason: &'static str) -> ConnectionError {
+fn error(reason: &'static str) -> ConnectionError {
     ConnectionError::new(Code::DATAGRAM_ERROR, reason)
 }
 
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_and_payloads_survive() {
+    fn stream_and_payload_round_trip() {
         for id in [0, 4, 252, 256, 1 << 40, (1 << 62) - 4] {
             let id = StreamId::from_wire(id);
             let datagram = encode(id, b"payload");
@@ -66,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_can_not_be() {
+    fn incomplete_or_too_large_quarter_stream_id_is_rejected() {
         for wrong in [&[][..], &[0x40], &[0xd0, 0, 0, 0, 0, 0, 0, 0]] {
             let error = decode(Bytes::copy_from_slice(wrong)).unwrap_err();
             assert_eq!(error.code, Code::DATAGRAM_ERROR);

@@ -1,4 +1,4 @@
-//! Errors: the code the peer is told, and the cause in words.
+//! Errors: the code that is sent to the peer, and the reason in words.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code(pub u64);
 
-/// Declares the codes we know together with their names.
+/// Declares the known codes with their names.
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $value:literal as $text:literal;)*) => {
         impl Code {
@@ -26,45 +26,45 @@ macro_rules! codes {
 codes! {
     /// A malformed HTTP datagram or capsule (RFC 9297 §5.2).
     DATAGRAM_ERROR = 0x33 as "H3_DATAGRAM_ERROR";
-    /// Closed without an error.
+    /// The connection or stream was closed without an error.
     NO_ERROR = 0x100 as "H3_NO_ERROR";
-    /// A violation without a code of its own.
+    /// A protocol violation without a code of its own.
     GENERAL_PROTOCOL_ERROR = 0x101 as "H3_GENERAL_PROTOCOL_ERROR";
-    /// The endpoint itself failed.
+    /// An internal error of the endpoint.
     INTERNAL_ERROR = 0x102 as "H3_INTERNAL_ERROR";
-    /// A stream the endpoint will not accept.
+    /// The endpoint does not accept the stream that its peer created.
     STREAM_CREATION_ERROR = 0x103 as "H3_STREAM_CREATION_ERROR";
-    /// A stream the connection cannot do without was closed or reset.
+    /// A stream that the connection requires was closed or reset.
     CLOSED_CRITICAL_STREAM = 0x104 as "H3_CLOSED_CRITICAL_STREAM";
-    /// A frame not permitted in the state or on the stream.
+    /// A frame was received that is not allowed in the current state or on the current stream.
     FRAME_UNEXPECTED = 0x105 as "H3_FRAME_UNEXPECTED";
-    /// A frame whose layout or size is wrong.
+    /// A frame has an invalid layout or size.
     FRAME_ERROR = 0x106 as "H3_FRAME_ERROR";
-    /// Behaviour that might be generating excessive load.
+    /// The peer's behavior might generate excessive load.
     EXCESSIVE_LOAD = 0x107 as "H3_EXCESSIVE_LOAD";
-    /// A stream or push ID used incorrectly.
+    /// A stream ID or push ID was used incorrectly.
     ID_ERROR = 0x108 as "H3_ID_ERROR";
-    /// A wrong SETTINGS payload.
+    /// The SETTINGS payload is invalid.
     SETTINGS_ERROR = 0x109 as "H3_SETTINGS_ERROR";
-    /// The control stream does not begin with SETTINGS.
+    /// The control stream does not begin with a SETTINGS frame.
     MISSING_SETTINGS = 0x10a as "H3_MISSING_SETTINGS";
-    /// Refused without any processing; safe to retry.
+    /// The request was rejected without any processing; it is safe to retry.
     REQUEST_REJECTED = 0x10b as "H3_REQUEST_REJECTED";
-    /// The request or its response is not wanted any more.
+    /// The request or its response is no longer needed.
     REQUEST_CANCELLED = 0x10c as "H3_REQUEST_CANCELLED";
-    /// The client's stream ended without a whole request.
+    /// The client's stream ended before the request was complete.
     REQUEST_INCOMPLETE = 0x10d as "H3_REQUEST_INCOMPLETE";
-    /// A malformed message.
+    /// The message is malformed.
     MESSAGE_ERROR = 0x10e as "H3_MESSAGE_ERROR";
-    /// The TCP connection of a CONNECT failed.
+    /// The TCP connection for a CONNECT request failed or was reset.
     CONNECT_ERROR = 0x10f as "H3_CONNECT_ERROR";
-    /// To be retried over HTTP/1.1.
+    /// The request has to be retried over HTTP/1.1.
     VERSION_FALLBACK = 0x110 as "H3_VERSION_FALLBACK";
-    /// A field section that can't be decoded (RFC 9204 §6).
+    /// A field section cannot be decoded (RFC 9204 §6).
     QPACK_DECOMPRESSION_FAILED = 0x200 as "QPACK_DECOMPRESSION_FAILED";
-    /// A wrong instruction on the peer's encoder stream.
+    /// An instruction on the peer's encoder stream is invalid (RFC 9204 §6).
     QPACK_ENCODER_STREAM_ERROR = 0x201 as "QPACK_ENCODER_STREAM_ERROR";
-    /// A wrong instruction on the peer's decoder stream.
+    /// An instruction on the peer's decoder stream is invalid (RFC 9204 §6).
     QPACK_DECODER_STREAM_ERROR = 0x202 as "QPACK_DECODER_STREAM_ERROR";
 }
 
@@ -83,19 +83,19 @@ impl fmt::Debug for Code {
     }
 }
 
-/// A violation that ends the connection (RFC 9114 §8).
+/// An error that closes the connection (RFC 9114 §8).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct ConnectionError {
-    /// The code the peer is told.
+    /// The code that is sent to the peer.
     pub code: Code,
-    /// The cause in words, for the peer's log and ours.
+    /// The reason in words, for the peer's log and ours.
     pub reason: Cow<'static, str>,
 }
 
 impl ConnectionError {
-    /// An error with its cause.
-    pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
+    /// Creates an error from a code and a reason.
+    pub(crate) fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
             reason: reason.into(),
@@ -103,109 +103,108 @@ impl ConnectionError {
     }
 }
 
-/// Why one request or response failed while the connection goes on (RFC 9114 §8).
+/// An error that ends one request or response, while the connection goes on (RFC 9114 §8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct StreamError {
-    /// The code the peer is told.
+    /// The code that is sent to the peer.
     pub code: Code,
-    /// The cause in words.
+    /// The reason in words.
     pub reason: &'static str,
 }
 
 impl StreamError {
-    /// An error with its cause.
+    /// Creates an error from a code and a reason.
     #[must_use]
-    pub const fn new(code: Code, reason: &'static str) -> Self {
+    pub(crate) const fn new(code: Code, reason: &'static str) -> Self {
         Self { code, reason }
     }
 
-    /// The message is malformed (RFC 9114 §4.1.2).
+    /// Creates an `H3_MESSAGE_ERROR`: the message is malformed (RFC 9114 §4.1.2).
     #[must_use]
     pub const fn malformed(reason: &'static str) -> Self {
         Self::new(Code::MESSAGE_ERROR, reason)
     }
 }
 
-/// What went wrong with a received message: itself, or the connection.
+/// An error in what was received: it ends the stream, or the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// The stream is abandoned.
+pub(crate) enum ReceiveError {
+    /// The stream is reset.
     Stream(StreamError),
-    /// The connection ends.
+    /// The connection is closed.
     Connection(ConnectionError),
 }
 
-impl From<StreamError> for Fault {
+impl From<StreamError> for ReceiveError {
     fn from(error: StreamError) -> Self {
         Self::Stream(error)
     }
 }
 
-impl From<ConnectionError> for Fault {
+impl From<ConnectionError> for ReceiveError {
     fn from(error: ConnectionError) -> Self {
         Self::Connection(error)
     }
 }
 
-/// Why something was not sent.
+/// The error of a call that sends something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// Something sent earlier waits for room; [`Event::Writable`](crate::Event::Writable)
-    /// follows.
-    #[error("the stream is blocked")]
+    /// Data that was sent earlier waits for flow control;
+    /// [`Event::Writable`](crate::Event::Writable) follows.
+    #[error("the stream is blocked by flow control")]
     Blocked,
-    /// The peer allows no further request now;
+    /// The peer's stream limit is reached;
     /// [`Event::RequestsAvailable`](crate::Event::RequestsAvailable) follows.
-    #[error("the peer allows no further request now")]
+    #[error("too many open requests: the peer's stream limit is reached")]
     TooManyRequests,
-    /// One end is shutting down: requests go to another connection.
-    #[error("the connection is going away")]
+    /// One endpoint is shutting the connection down. Requests need another connection.
+    #[error("the connection is shutting down: use another connection")]
     GoingAway,
-    /// The message breaks a rule of HTTP/3.
-    #[error("the message is malformed: {0}")]
+    /// The message violates a rule of HTTP/3; contains the reason.
+    #[error("malformed message: {0}")]
     Malformed(&'static str),
-    /// The peer said that it takes no field section of this size.
-    #[error("a field section of {size} bytes; the peer takes {limit}")]
+    /// The field section is larger than the peer accepts.
+    #[error("field section too large: {size} bytes, but the peer accepts at most {limit}")]
     TooLarge {
-        /// Its size, bytes (RFC 9114 §4.2.2).
+        /// The size of the field section, in bytes (RFC 9114 §4.2.2).
         size: u64,
-        /// The peer's SETTINGS_MAX_FIELD_SECTION_SIZE.
+        /// The peer's SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes.
         limit: u64,
     },
-    /// The peer has not said that it supports this.
+    /// The peer's settings do not offer this extension.
     #[error("the peer does not support {0}")]
     Unsupported(&'static str),
-    /// Not what comes next on this stream: a body before the header, a second
-    /// final response, anything after the end.
-    #[error("out of order: {0}")]
+    /// The call is not allowed in the state of this stream: a body before the header section, a
+    /// second final response, anything after the end.
+    #[error("call out of order: {0}")]
     OutOfOrder(&'static str),
-    /// More or fewer bytes than the content-length that was sent.
-    #[error("the body contradicts its content-length")]
+    /// The body is longer or shorter than the content-length that was sent.
+    #[error("the length of the body does not match content-length")]
     WrongLength,
-    /// The peer does not want the data, with its code.
-    #[error("the peer stopped reading: {0}")]
+    /// The peer stopped reading the stream, with this code.
+    #[error("the peer stopped reading the stream: {0}")]
     Stopped(Code),
-    /// No such stream, or it is over.
-    #[error("no such stream")]
+    /// The stream does not exist, or is already closed for sending.
+    #[error("the stream does not exist or is already closed")]
     Unknown,
     /// The connection has failed or is closed.
     #[error("the connection is closed")]
     Closed,
 }
 
-/// Why a body gave nothing.
+/// The error of reading a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// The peer gave up, with its code.
+    /// The peer reset the stream, with this code.
     #[error("the peer reset the stream: {0}")]
     Reset(Code),
-    /// The rest is malformed; the stream was reset in both directions.
+    /// The rest of the message is malformed; the stream was reset in both directions.
     #[error(transparent)]
     Failed(#[from] StreamError),
-    /// No such stream, its end was read, it was stopped, or its header is still to
-    /// come.
-    #[error("no such stream to read from")]
+    /// The stream does not exist, was read to its end, or was stopped.
+    #[error("the stream does not exist or was already read to its end")]
     Unknown,
     /// The connection has failed or is closed.
     #[error("the connection is closed")]
@@ -217,14 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_names_and_unknown_ones_their_number() {
+    fn known_codes_are_shown_by_name_and_unknown_ones_by_number() {
         assert_eq!(Code::MESSAGE_ERROR.to_string(), "H3_MESSAGE_ERROR");
         assert_eq!(
             Code(0x200).to_string(),
             "QPACK_DECOMPRESSION_FAILED".to_owned()
         );
         assert_eq!(Code(0x1234).to_string(), "error 0x1234");
-        let error = ConnectionError::new(Code::ID_ERROR, "GOAWAY grew");
-        assert_eq!(error.to_string(), "H3_ID_ERROR: GOAWAY grew");
+        let error = ConnectionError::new(Code::ID_ERROR, "identifier increased");
+        assert_eq!(error.to_string(), "H3_ID_ERROR: identifier increased");
     }
 }

@@ -1,4 +1,4 @@
-//! What the application hears.
+//! Events of a connection for the application.
 
 use clearway_quic::stream::StreamId;
 
@@ -8,94 +8,93 @@ use crate::priority::Priority;
 use crate::settings::Settings;
 use crate::timeouts::Deadline;
 
-/// Something the application can act on. Those about a stream name it, so that the
-/// one who waits for it can be woken. `Readable` and `Writable` are edge-triggered:
-/// told once, until the application has met `Blocked` again.
+/// An event that the application can act on. Events of a stream name it, so that the task that
+/// waits for it can be woken. `Readable` and `Writable` are edge-triggered: after one, there is no
+/// other until a call has returned `Blocked` again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The peer's SETTINGS arrived.
     Settings(Settings),
     /// A request arrived (server).
     Request {
-        /// Its stream.
+        /// The request stream.
         stream: StreamId,
         /// Its header section.
         request: Request,
-        /// Nothing follows; `read_body` need not be called.
+        /// Whether the message has neither body nor trailers; `read_body` need not be called.
         end: bool,
     },
-    /// An interim response arrived (client).
+    /// An interim (1xx) response arrived (client).
     Informational {
         /// The request's stream.
         stream: StreamId,
         /// Its header section.
         response: Response,
     },
-    /// The response arrived (client).
+    /// The final response arrived (client).
     Response {
         /// The request's stream.
         stream: StreamId,
         /// Its header section.
         response: Response,
-        /// Nothing follows; `read_body` need not be called.
+        /// Whether the message has neither body nor trailers; `read_body` need not be called.
         end: bool,
     },
-    /// `read_body` has something: data, trailers, the end or an error.
+    /// `read_body` has something to return: data, trailers, the end or an error.
     Readable(StreamId),
-    /// A send that was `Blocked` is worth trying again.
+    /// A send that returned `Blocked` can be tried again.
     Writable(StreamId),
-    /// The peer gave up sending before its message was read. Sending may go on; a server
-    /// whose answer has not begun can spare itself the work.
+    /// The peer reset the stream before its message was read. Sending may go on; a server whose
+    /// response has not begun can save itself the work.
     Reset {
         /// The stream.
         stream: StreamId,
-        /// The peer's code.
+        /// The peer's error code.
         code: Code,
     },
-    /// The peer does not want what we send (any more); it was reset. Reading may go
-    /// on: a server may answer early (RFC 9114 §4.1).
+    /// The peer stopped reading the stream, and our sending side was reset. Reading may go on: a
+    /// server may respond before it has read the whole request (RFC 9114 §4.1).
     Stopped {
         /// The stream.
         stream: StreamId,
-        /// The peer's code; `NO_ERROR` if it needs no more of the request.
+        /// The peer's error code; `NO_ERROR` if it needs no more of the request.
         code: Code,
     },
-    /// A message of the peer is malformed or too large; the stream is gone in both
-    /// directions.
+    /// The peer's message is malformed or too large. The stream was reset in both directions.
     Failed {
         /// The stream.
         stream: StreamId,
-        /// What is wrong with it.
+        /// The code and the reason.
         error: StreamError,
     },
-    /// The client did not send more of a request's body, or take more of a response, in
-    /// time; the stream is gone in both directions (server).
+    /// The client did not send more of a request's body, or did not accept more of a response, in
+    /// time. The stream was reset in both directions (server).
     TimedOut {
         /// The stream.
         stream: StreamId,
-        /// What was missed.
+        /// The deadline that was missed.
         deadline: Deadline,
     },
-    /// The server has not processed the request, which can be sent on another
-    /// connection (RFC 9114 §5.2); the stream is gone (client).
+    /// The server has not processed the request, which can be retried on another connection (RFC
+    /// 9114 §5.2). The stream is closed (client).
     Rejected(StreamId),
-    /// The peer changed the priority of a response in progress (server).
+    /// The client changed the priority of a response in progress (server).
     PriorityChanged {
         /// The stream.
         stream: StreamId,
-        /// As it is now.
+        /// The new priority.
         priority: Priority,
     },
-    /// After `TooManyRequests`, a request would succeed now (client).
+    /// After `TooManyRequests`, another request can be sent now (client).
     RequestsAvailable,
-    /// `recv_datagram` has something.
+    /// `recv_datagram` has a datagram to return.
     DatagramReceived,
-    /// The peer is on its way out.
+    /// The peer sent GOAWAY: it is shutting the connection down.
     GoAway {
-        /// From a server: the first request it does not process, by stream ID. From
-        /// a client: a push ID.
+        /// From a server: the first request stream that it will not process. From a client: a push
+        /// ID.
         id: u64,
     },
-    /// The connection fails for this; said once. `flush` closes it.
+    /// The connection failed with this error; reported once. `flush` closes the connection.
     Closed(ConnectionError),
 }

@@ -1,39 +1,39 @@
-//! Frames: a type, a length, a payload (RFC 9114 §7, RFC 9218 §7).
+//! Frames: a type, a length and a payload (RFC 9114 §7, RFC 9218 §7).
 
 use clearway_quic::wire::Reader;
 use clearway_quic::wire::cursor::{VARINT_MAX, varint_len};
 
 use crate::error::{Code, ConnectionError};
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// Bytes of a body.
+    /// DATA: bytes of a body.
     Data,
-    /// A header or trailer section.
+    /// HEADERS: a header or trailer section.
     Headers,
-    /// A push that is not wanted, or will not come.
+    /// CANCEL_PUSH: cancels a server push.
     CancelPush,
-    /// What the peer is and takes.
+    /// SETTINGS: the configuration of the connection.
     Settings,
-    /// The request of a push.
+    /// PUSH_PROMISE: the request of a server push.
     PushPromise,
-    /// No further requests.
+    /// GOAWAY: the connection is being shut down.
     Goaway,
-    /// How many pushes are welcome.
+    /// MAX_PUSH_ID: how many pushes the client allows.
     MaxPushId,
-    /// How urgent a response is (RFC 9218 §7.2).
+    /// PRIORITY_UPDATE for a request stream (RFC 9218 §7.2).
     PriorityUpdateRequest,
-    /// How urgent a push is (RFC 9218 §7.2).
+    /// PRIORITY_UPDATE for a push stream (RFC 9218 §7.2).
     PriorityUpdatePush,
-    /// A type HTTP/2 used for what QUIC does now; never allowed (RFC 9114 §7.2.8).
+    /// A frame type of HTTP/2 without a counterpart in HTTP/3; always an error (RFC 9114 §7.2.8).
     Http2(u64),
-    /// Anything else, reserved types included; to be ignored.
+    /// Any other type, reserved ones included; ignored (RFC 9114 §9).
     Unknown(u64),
 }
 
 impl FrameKind {
-    /// From the type on the wire.
+    /// Converts the type on the wire.
     #[must_use]
     pub const fn from_wire(kind: u64) -> Self {
         match kind {
@@ -51,9 +51,9 @@ impl FrameKind {
         }
     }
 
-    /// The type on the wire.
+    /// Returns the type on the wire.
     #[must_use]
-    pub const fn as_u64(self) -> u64 {
+    pub(crate) const fn as_u64(self) -> u64 {
         match self {
             Self::Data => 0x00,
             Self::Headers => 0x01,
@@ -68,9 +68,9 @@ impl FrameKind {
         }
     }
 
-    /// The name in the RFC.
+    /// Returns the name in the RFC.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Data => "DATA",
             Self::Headers => "HEADERS",
@@ -86,20 +86,21 @@ impl FrameKind {
     }
 }
 
-/// Type and length of a frame.
+/// The type and length of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What it is.
+    /// The frame type.
     pub kind: FrameKind,
-    /// Bytes of its payload.
+    /// The length of the payload, in bytes.
     pub len: u64,
 }
 
 impl FrameHeader {
-    /// Most bytes on the wire: two of the longest integers.
-    pub const MAX_LEN: usize = 16;
+    /// The maximum length on the wire, in bytes: two of the longest integers.
+    pub(crate) const MAX_LEN: usize = 16;
 
-    /// From the front of `bytes`, with its size there; `None` if more are needed.
+    /// Reads a header from the front of `bytes`. Returns it with its encoded length, or `None` if
+    /// more bytes are needed.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let mut r = Reader::new(bytes);
@@ -109,15 +110,15 @@ impl FrameHeader {
         Some((Self { kind, len }, size))
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded header to `out`.
     pub fn encode(self, out: &mut Vec<u8>) {
         put_varint(out, self.kind.as_u64());
         put_varint(out, self.len);
     }
 }
 
-/// Appends a variable-length integer in its shortest form (RFC 9000 §16); in place of a
-/// value over [`VARINT_MAX`], which has none, that.
+/// Appends a variable-length integer in its shortest encoding (RFC 9000 §16). A value above
+/// [`VARINT_MAX`], which cannot be encoded, is written as [`VARINT_MAX`].
 pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     match value {
         0..=0x3f => out.push(value as u8),
@@ -132,33 +133,38 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     }
 }
 
-/// The payload of a frame that carries one integer and nothing else.
-pub(crate) fn only_varint(kind: FrameKind, payload: &[u8]) -> Result<u64, ConnectionError> {
+/// Decodes the payload of a frame that carries exactly one integer.
+pub(crate) fn decode_single_varint(
+    kind: FrameKind,
+    payload: &[u8],
+) -> Result<u64, ConnectionError> {
     let mut r = Reader::new(payload);
     match r.varint() {
         Some(value) if r.is_empty() => Ok(value),
         Some(_) | None => Err(ConnectionError::new(
             Code::FRAME_ERROR,
-            format!("{} is not exactly one integer", kind.name()),
+            format!("{} payload is not exactly one integer", kind.name()),
         )),
     }
 }
 
-/// Appends a frame that carries one integer.
+/// Appends a frame whose payload is one integer.
 pub(crate) fn put_varint_frame(out: &mut Vec<u8>, kind: FrameKind, value: u64) {
     let len = varint_len(value) as u64;
     FrameHeader { kind, len }.encode(out);
     put_varint(out, value);
 }
 
-/// Room to leave before a payload whose length is not known yet: a type of one
-/// byte and a length of four.
-pub(crate) const HEADER_GAP: usize = 5;
+/// Bytes to reserve before a payload of unknown length: a type of one byte and a length of four.
+pub(crate) const HEADER_ROOM: usize = 5;
 
-/// Writes the header of a frame whose payload begins at `payload` in `out`, into
-/// the [`HEADER_GAP`] before it; answers where the frame begins, or `None` if the
-/// gap is too small for its header.
-pub(crate) fn close_gap(out: &mut [u8], payload: usize, kind: FrameKind) -> Option<usize> {
+/// Writes the header of a frame whose payload begins at `payload` in `out` into the [`HEADER_ROOM`]
+/// before it. Returns where the frame begins, or `None` if the header does not fit.
+pub(crate) fn write_header_before(
+    out: &mut [u8],
+    payload: usize,
+    kind: FrameKind,
+) -> Option<usize> {
     let len = out.len().checked_sub(payload)? as u64;
     let mut header = [0; FrameHeader::MAX_LEN];
     let mut w = clearway_quic::wire::Writer::new(&mut header);
@@ -174,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_survive_the_wire() {
+    fn frame_types_round_trip() {
         for kind in (0..0x100).chain(0xf_0700..0xf_0702) {
             assert_eq!(FrameKind::from_wire(kind).as_u64(), kind);
         }
@@ -183,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_are_read_back_and_never_guessed() {
+    fn header_round_trips_and_is_none_while_incomplete() {
         for (kind, len) in [(0, 0), (1, 63), (0xf_0700, 64), (0x21, (1 << 62) - 1)] {
             let header = FrameHeader {
                 kind: FrameKind::from_wire(kind),
@@ -200,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn integer_over_62_bits_is_written_as_the_largest() {
+    fn integer_above_62_bits_is_encoded_as_the_largest() {
         for value in [VARINT_MAX, VARINT_MAX + 1, u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, value);
@@ -214,30 +220,30 @@ mod tests {
     }
 
     #[test]
-    fn gap_too_small_for_the_header_is_refused() {
+    fn header_that_does_not_fit_its_room_is_rejected() {
         let mut out = vec![0; 1 + 64];
-        assert_eq!(close_gap(&mut out, 1, FrameKind::Headers), None);
-        assert_eq!(close_gap(&mut out, 66, FrameKind::Headers), None);
+        assert_eq!(write_header_before(&mut out, 1, FrameKind::Headers), None);
+        assert_eq!(write_header_before(&mut out, 66, FrameKind::Headers), None);
     }
 
     #[test]
-    fn one_integer_and_nothing_else() {
+    fn payload_other_than_one_integer_is_a_frame_error() {
         let kind = FrameKind::Goaway;
-        assert_eq!(only_varint(kind, &[0x40, 7]), Ok(7));
+        assert_eq!(decode_single_varint(kind, &[0x40, 7]), Ok(7));
         for wrong in [&[][..], &[0x40], &[0, 0]] {
-            let error = only_varint(kind, wrong).unwrap_err();
+            let error = decode_single_varint(kind, wrong).unwrap_err();
             assert_eq!(error.code, Code::FRAME_ERROR);
         }
     }
 
     #[test]
-    fn a_gap_holds_any_header_of_a_field_section() {
+    fn header_room_fits_the_header_of_any_field_section() {
         for len in [0, 63, 64, 16_383, 16_384, 70_000] {
-            let mut out = vec![0; HEADER_GAP + len];
-            let start = close_gap(&mut out, HEADER_GAP, FrameKind::Headers).unwrap();
+            let mut out = vec![0; HEADER_ROOM + len];
+            let start = write_header_before(&mut out, HEADER_ROOM, FrameKind::Headers).unwrap();
             let (header, size) = FrameHeader::parse(&out[start..]).unwrap();
             assert_eq!((header.kind, header.len), (FrameKind::Headers, len as u64));
-            assert_eq!(start + size, HEADER_GAP);
+            assert_eq!(start + size, HEADER_ROOM);
         }
     }
 }

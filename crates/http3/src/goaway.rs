@@ -1,4 +1,4 @@
-//! GOAWAY: how a connection ends without losing requests (RFC 9114 §5.2).
+//! GOAWAY: graceful shutdown, without losing requests (RFC 9114 §5.2).
 
 use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
@@ -8,7 +8,7 @@ use crate::error::{Code, ConnectionError};
 /// The largest client-initiated bidirectional stream ID.
 const LARGEST_REQUEST: u64 = (1 << 62) - 4;
 
-/// What was said by either end. An identifier never grows.
+/// The identifiers in the GOAWAY frames of both endpoints. They never increase.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Goaway {
     sent: Option<u64>,
@@ -16,23 +16,23 @@ pub(crate) struct Goaway {
 }
 
 impl Goaway {
-    /// Takes a GOAWAY frame; `role` is ours.
+    /// Processes a received GOAWAY frame. `role` is the local role.
     pub(crate) fn on_received(&mut self, role: Role, id: u64) -> Result<(), ConnectionError> {
         let wrong = |reason| Err(ConnectionError::new(Code::ID_ERROR, reason));
         if role == Role::Client && id & 3 != 0 {
-            return wrong("GOAWAY with a stream that is no request");
+            return wrong("GOAWAY identifies a stream that is not a request stream");
         }
         if self.received.is_some_and(|earlier| id > earlier) {
-            return wrong("GOAWAY with a larger identifier than before");
+            return wrong("GOAWAY identifier is larger than in an earlier GOAWAY");
         }
         self.received = Some(id);
         Ok(())
     }
 
-    /// What to say next: a server first that it will end, then where
-    /// (`next` is the first request it has not seen); a client that no pushes come.
-    /// `None` if there is nothing new.
-    pub(crate) fn next(&mut self, role: Role, next: StreamId) -> Option<u64> {
+    /// Returns the identifier of the next GOAWAY to send, or `None` if there is nothing new to say.
+    /// A server first announces the shutdown, and then the first request that it does not process
+    /// (`next`). A client accepts no pushes from the start.
+    pub(crate) fn next_to_send(&mut self, role: Role, next: StreamId) -> Option<u64> {
         let id = match (role, self.sent) {
             (Role::Client, _) => 0,
             (Role::Server, None) => LARGEST_REQUEST,
@@ -45,9 +45,9 @@ impl Goaway {
         Some(id)
     }
 
-    /// Whether the server said, or we as a server said, that this request is not
-    /// taken.
-    pub(crate) fn refuses(&self, role: Role, id: StreamId) -> bool {
+    /// Returns whether a GOAWAY rejects this request: one that we received as a client, or sent as
+    /// a server.
+    pub(crate) fn rejects(&self, role: Role, id: StreamId) -> bool {
         let limit = match role {
             Role::Client => self.received,
             Role::Server => self.sent,
@@ -55,13 +55,13 @@ impl Goaway {
         limit.is_some_and(|limit| id.as_u64() >= limit)
     }
 
-    /// Whether a server has said which requests it takes.
+    /// Returns whether, as a server, we have announced the last request that we process.
     pub(crate) fn is_final(&self) -> bool {
         self.sent.is_some_and(|sent| sent < LARGEST_REQUEST)
     }
 
-    /// Whether either end is on its way out.
-    pub(crate) fn is_going(&self) -> bool {
+    /// Returns whether either endpoint is shutting the connection down.
+    pub(crate) fn is_active(&self) -> bool {
         self.sent.is_some() || self.received.is_some()
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_never_grow() {
+    fn increased_identifier_is_an_id_error() {
         let mut goaway = Goaway::default();
         assert_eq!(
             code(goaway.on_received(Role::Client, LARGEST_REQUEST)),
@@ -86,25 +86,31 @@ mod tests {
         let wrong = Some(Code::ID_ERROR);
         assert_eq!(code(goaway.on_received(Role::Client, 12)), wrong);
         assert_eq!(code(goaway.on_received(Role::Client, 5)), wrong);
-        assert!(goaway.refuses(Role::Client, StreamId::from_wire(8)));
-        assert!(!goaway.refuses(Role::Client, StreamId::from_wire(4)));
+        assert!(goaway.rejects(Role::Client, StreamId::from_wire(8)));
+        assert!(!goaway.rejects(Role::Client, StreamId::from_wire(4)));
         let mut server = Goaway::default();
         assert_eq!(code(server.on_received(Role::Server, 5)), None);
-        assert!(server.is_going());
-        assert!(!server.refuses(Role::Server, StreamId::from_wire(8)));
+        assert!(server.is_active());
+        assert!(!server.rejects(Role::Server, StreamId::from_wire(8)));
     }
 
     #[test]
-    fn a_server_ends_in_two_steps_a_client_in_one() {
+    fn server_sends_two_goaways_and_client_one() {
         let next = StreamId::from_wire(12);
         let mut server = Goaway::default();
-        assert_eq!(server.next(Role::Server, next), Some(LARGEST_REQUEST));
-        assert!(!server.refuses(Role::Server, next));
-        assert_eq!(server.next(Role::Server, next), Some(12));
-        assert!(server.refuses(Role::Server, next));
-        assert_eq!(server.next(Role::Server, StreamId::from_wire(16)), None);
+        assert_eq!(
+            server.next_to_send(Role::Server, next),
+            Some(LARGEST_REQUEST)
+        );
+        assert!(!server.rejects(Role::Server, next));
+        assert_eq!(server.next_to_send(Role::Server, next), Some(12));
+        assert!(server.rejects(Role::Server, next));
+        assert_eq!(
+            server.next_to_send(Role::Server, StreamId::from_wire(16)),
+            None
+        );
         let mut client = Goaway::default();
-        assert_eq!(client.next(Role::Client, next), Some(0));
-        assert_eq!(client.next(Role::Client, next), None);
+        assert_eq!(client.next_to_send(Role::Client, next), Some(0));
+        assert_eq!(client.next_to_send(Role::Client, next), None);
     }
 }

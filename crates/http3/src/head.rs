@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::qpack::{self, Field, FieldRef};
 
-/// What a client asks.
+/// The header section of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// `:method`.
@@ -13,16 +13,16 @@ pub struct Request {
     pub scheme: Bytes,
     /// `:authority`; empty if there is only a `host` field.
     pub authority: Bytes,
-    /// `:path`, query included; empty for a CONNECT without `protocol`.
+    /// `:path`, including the query; empty for a CONNECT without `protocol`.
     pub path: Bytes,
-    /// `:protocol` of an extended CONNECT (RFC 9220 §3); else empty.
+    /// `:protocol` of an extended CONNECT (RFC 9220 §3); otherwise empty.
     pub protocol: Bytes,
     /// The fields, in order. Cookies come as the peer split them
     /// (RFC 9114 §4.2.1).
     pub fields: Vec<Field>,
 }
 
-/// What a server answers.
+/// The header section of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
     /// `:status`, 100 to 999.
@@ -32,7 +32,7 @@ pub struct Response {
 }
 
 impl Request {
-    /// A request without fields for a resource of `https`.
+    /// Creates a request without fields for an `https` resource.
     #[must_use]
     pub fn new(
         method: impl Into<Bytes>,
@@ -49,13 +49,13 @@ impl Request {
         }
     }
 
-    /// A GET for a resource of `https`.
+    /// Creates a GET request for an `https` resource.
     #[must_use]
     pub fn get(authority: impl Into<Bytes>, path: impl Into<Bytes>) -> Self {
         Self::new(Bytes::from_static(b"GET"), authority, path)
     }
 
-    /// A request for a tunnel to `authority`, host and port (RFC 9114 §4.4).
+    /// Creates a request for a tunnel to `authority`, a host and port (RFC 9114 §4.4).
     #[must_use]
     pub fn connect(authority: impl Into<Bytes>) -> Self {
         Self {
@@ -72,13 +72,13 @@ impl Request {
         self
     }
 
-    /// Whether it asks for a tunnel, extended CONNECT included.
+    /// Returns whether the method is CONNECT, including extended CONNECT.
     #[must_use]
     pub fn is_connect(&self) -> bool {
         self.method == "CONNECT"
     }
 
-    /// Pseudo-header fields, then fields.
+    /// Iterates over the pseudo-header fields, then the other fields.
     pub(crate) fn section(&self) -> impl Iterator<Item = FieldRef<'_>> + Clone {
         let pseudo = [
             FieldRef::new(b":method", &self.method),
@@ -90,12 +90,12 @@ impl Request {
         pseudo
             .into_iter()
             .filter(|field| !field.value.is_empty())
-            .chain(lines(&self.fields))
+            .chain(field_refs(&self.fields))
     }
 }
 
 impl Response {
-    /// A response without fields.
+    /// Creates a response without fields.
     #[must_use]
     pub fn new(status: u16) -> Self {
         Self {
@@ -111,19 +111,21 @@ impl Response {
         self
     }
 
-    /// Whether another response to the same request follows (RFC 9110 §15.2).
+    /// Returns whether this is an interim (1xx) response, which another one follows (RFC 9110
+    /// §15.2).
     #[must_use]
-    pub fn is_informational(&self) -> bool {
+    pub(crate) fn is_informational(&self) -> bool {
         (100..200).contains(&self.status)
     }
 
-    /// Whether it never has content, whatever was asked (RFC 9110 §6.4.1).
+    /// Returns whether the status means that there is no content, whatever the request was (RFC
+    /// 9110 §6.4.1).
     #[must_use]
-    pub fn is_empty_by_status(&self) -> bool {
+    pub(crate) fn has_no_content(&self) -> bool {
         matches!(self.status, 204 | 304)
     }
 
-    /// `:status`, whose digits the caller lends room, then fields.
+    /// Iterates over `:status`, whose digits are written to `digits`, then the other fields.
     pub(crate) fn section<'a>(
         &'a self,
         digits: &'a mut [u8; 3],
@@ -131,16 +133,16 @@ impl Response {
         let status = self.status;
         *digits = [status / 100, status / 10, status].map(|n| b'0' | (n % 10) as u8);
         let status = FieldRef::new(b":status", &digits[..]);
-        core::iter::once(status).chain(lines(&self.fields))
+        core::iter::once(status).chain(field_refs(&self.fields))
     }
 }
 
-/// Fields as they are encoded.
-pub(crate) fn lines(fields: &[Field]) -> impl Iterator<Item = FieldRef<'_>> + Clone {
+/// Borrows the fields for encoding.
+pub(crate) fn field_refs(fields: &[Field]) -> impl Iterator<Item = FieldRef<'_>> + Clone {
     fields.iter().map(Field::as_ref)
 }
 
-/// A field that may be kept in the compression table.
+/// Creates a field that may be added to the QPACK dynamic table.
 #[must_use]
 pub fn field(name: impl Into<Bytes>, value: impl Into<Bytes>) -> Field {
     Field {
@@ -150,16 +152,16 @@ pub fn field(name: impl Into<Bytes>, value: impl Into<Bytes>) -> Field {
     }
 }
 
-/// The size of a field section (RFC 9114 §4.2.2), bytes.
+/// Returns the size of a field section, in bytes (RFC 9114 §4.2.2).
 pub(crate) fn section_size<'a>(fields: impl Iterator<Item = FieldRef<'a>>) -> u64 {
     fields
         .map(|f| qpack::field_size(f.name, f.value) as u64)
         .sum()
 }
 
-/// The first value of the field `name`, which is lowercase.
+/// Returns the value of the first field called `name`, which must be lowercase.
 #[must_use]
-pub fn find<'a>(fields: &'a [Field], name: &[u8]) -> Option<&'a Bytes> {
+pub(crate) fn find_field<'a>(fields: &'a [Field], name: &[u8]) -> Option<&'a Bytes> {
     fields.iter().find(|f| f.name == name).map(|f| &f.value)
 }
 
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pseudo_headers_come_first_and_absent_ones_not_at_all() {
+    fn pseudo_headers_come_first_and_absent_ones_are_omitted() {
         let request = Request::connect("example.org:443").with("user-agent", "x");
         let names: Vec<_> = request.section().map(|f| f.name).collect();
         assert_eq!(names, [&b":method"[..], b":authority", b"user-agent"]);
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn any_status_has_its_digits() {
+    fn every_status_is_encoded_as_three_digits() {
         for code in 100..1000 {
             let response = Response::new(code);
             let mut digits = [0; 3];

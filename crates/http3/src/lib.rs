@@ -1,23 +1,24 @@
-//! HTTP/3 and QPACK, with no I/O (RFC 9114, 9204, 9218, 9220, 9297).
+//! HTTP/3 and QPACK without I/O (RFC 9114, 9204, 9218, 9220, 9297).
 //!
 //! ```text
-//! connection/   one connection: what the application calls and hears
-//! request       one request and its response: two state machines
-//! receiving     the peer's message: what was read of it, and found in it
-//! head          header sections; validate: what makes them malformed
-//! frame reader  frames, and reading them as they come; capsule: those in bodies
-//! settings stream_kind goaway priority datagram   what the other parts carry
-//! qpack/        field compression
-//! outlet        bytes the transport has not taken yet
-//! limits        what a peer may cost; memory: what tables allocate
-//! timeouts      how long it may take; progress: whether it gets on
-//! event error   what the application hears, and what went wrong
-//! transport     what is asked of QUIC
-//! count byte_map partial   counters; a value for each byte; bytes of an integer
+//! connection/       a connection: the calls and events of the application
+//! exchange          a request and its response: two state machines
+//! receive_half      the receiving side of a request stream
+//! head              header sections; validate: whether they are malformed
+//! frame             frames; frame_reader: reading them as they arrive
+//! capsule           capsules in the body of an extended CONNECT
+//! settings stream_kind goaway priority datagram   what the other frames and streams carry
+//! qpack/            field compression
+//! send_buffer       data that the transport has not accepted yet
+//! limits            what a peer may cost; memory: the size of hash tables
+//! timeouts          how long a server waits; progress: whether a peer makes any
+//! event error       events for the application, and errors
+//! transport         the interface to QUIC
+//! count byte_map varint_buffer   counters, lookup tables, incomplete integers
 //! ```
 //!
-//! Nothing that a peer sends may panic: outside of tests, what could is denied by
-//! lint, and each exception says in a line why it can't.
+//! Nothing that a peer sends may cause a panic: outside of tests, lints deny whatever could, and
+//! each exception states why it cannot.
 
 #![cfg_attr(
     not(test),
@@ -33,45 +34,45 @@
 
 mod byte_map;
 pub mod capsule;
-pub mod connection;
+mod connection;
 mod count;
 pub mod datagram;
 pub mod error;
-pub mod event;
+mod event;
+mod exchange;
 pub mod frame;
+mod frame_reader;
 mod goaway;
-pub mod head;
-pub mod limits;
+mod head;
+mod limits;
 mod memory;
-mod outlet;
-mod partial;
-pub mod priority;
+mod priority;
 mod progress;
 pub mod qpack;
-mod reader;
-mod receiving;
-mod request;
-pub mod settings;
-pub mod stream_kind;
+mod receive_half;
+mod send_buffer;
+mod settings;
+mod stream_kind;
 #[cfg(feature = "testing")]
 #[allow(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
-    reason = "a stand-in for tests, which hears no peer"
+    reason = "a transport for tests, which has no peer"
 )]
 pub mod testing;
-pub mod timeouts;
-pub mod transport;
+mod timeouts;
+mod transport;
 mod validate;
+mod varint_buffer;
 
 pub use connection::{Config, Connection, DatagramError};
 pub use error::{BodyError, Code, ConnectionError, SendError, StreamError};
 pub use event::Event;
+pub use exchange::Body;
 pub use head::{Request, Response, field};
 pub use limits::{Counters, Limits};
 pub use priority::Priority;
 pub use qpack::Field;
-pub use request::Body;
 pub use settings::Settings;
 pub use timeouts::{Deadline, Timeouts};
 pub use transport::Transport;

@@ -1,49 +1,60 @@
-//! What a peer may cost us: every bound has a name, every refusal is counted.
+//! Limits on the resources that a peer can use. Every limit has a name, and whatever exceeds one is
+//! counted.
 
 use core::time::Duration;
 
 use clearway_quic::Instant;
 
-/// Bounds on one connection. Those on streams and on unread bodies are the
-/// transport's: flow control and the limits of its `stream::Config`.
+/// Limits of one connection. The number of streams and the size of unread bodies are limited by the
+/// transport: by flow control and its `stream::Config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest field section taken, bytes as RFC 9114 §4.2.2 counts them; also the
-    /// most encoded bytes buffered of one. Announced in SETTINGS.
+    /// Maximum size of a field section, in bytes as RFC 9114 §4.2.2 counts them; also the maximum
+    /// length of its encoded form. Announced as SETTINGS_MAX_FIELD_SECTION_SIZE.
+    ///
+    /// 64 KiB, twice what nginx accepts by default (`large_client_header_buffers`, 4 × 8 KiB).
     pub max_field_section: u64,
-    /// Requests served at once; further ones are rejected, safe to retry.
+    /// Maximum number of concurrent requests. Further requests are rejected, and are safe to retry.
+    ///
+    /// 1,000, which bounds the table of requests whatever stream limit the transport has.
     pub max_requests: usize,
-    /// Fields of one section: what stands for one on the wire may be a byte.
+    /// Maximum number of fields in a section. A field may take a single byte on the wire.
+    ///
+    /// 512: browsers send up to 180 cookies as separate fields.
     pub max_fields: usize,
-    /// Bytes held of field sections that have arrived in part, over all requests.
-    /// Beyond it the request that needs more is rejected, safe to retry. Sections that
-    /// wait for the dynamic table are bounded by `Config::qpack_blocked_streams`.
-    pub max_gathered: usize,
-    /// Interim responses to one request.
+    /// Maximum bytes buffered for field sections that have not arrived completely, over all
+    /// requests. A request that would exceed it is rejected, and is safe to retry. Sections that
+    /// are blocked on the dynamic table are limited by `Config::qpack_blocked_streams`.
+    ///
+    /// 1 MiB, 16 of the largest sections.
+    pub max_incomplete_sections: usize,
+    /// Maximum number of interim responses to one request. 32.
     pub max_informational: u8,
-    /// Largest SETTINGS payload, bytes.
+    /// Maximum length of the SETTINGS payload, in bytes. 4 KiB, more than 250 settings.
     pub max_settings: u64,
-    /// Largest PRIORITY_UPDATE payload, bytes.
+    /// Maximum length of a PRIORITY_UPDATE payload, in bytes. 1 KiB; usual ones have under 20
+    /// bytes.
     pub max_priority_update: u64,
-    /// Priorities remembered for requests that have not arrived.
+    /// Maximum number of PRIORITY_UPDATE frames remembered for requests that have not arrived. 100.
     pub max_early_priorities: usize,
-    /// Requests that may end before their answer has arrived, by the client's doing: it
-    /// resets them (rapid reset, CVE-2023-44487), or they are malformed, too large, too
-    /// slow or too many, so that we reset them (CVE-2025-8671). Beyond it the
-    /// connection ends with `H3_EXCESSIVE_LOAD`. A request answered to its end makes up
-    /// for one of them.
+    /// Maximum number of requests that may end early at once because of the client: it resets them
+    /// (rapid reset, CVE-2023-44487), or they are malformed, too large, too slow or too many, so
+    /// that we reset them (CVE-2025-8671). Beyond it the connection is closed with
+    /// `H3_EXCESSIVE_LOAD`. A request that is answered completely makes up for one of them.
     pub abandoned_burst: u32,
-    /// Of those, how many are forgiven per second.
+    /// How many of those are allowed per second in the long run.
     pub abandoned_per_second: u32,
-    /// Frames, streams and instructions without use to us that may come at once: unknown
-    /// ones, empty DATA, repeated control frames, cancellations of streams.
-    pub idle_work_burst: u32,
-    /// Those forgiven per second.
-    pub idle_work_per_second: u32,
-    /// Changes that the peer may make at once to the table that our decoder keeps for
-    /// it; some bytes of the wire each, a field section decoded makes up for 16.
+    /// Maximum number of frames, streams and instructions without effect at once: unknown types,
+    /// empty DATA frames, repeated control frames, stream cancellations. Beyond it the connection
+    /// is closed with `H3_EXCESSIVE_LOAD`.
+    pub useless_frames_burst: u32,
+    /// How many of those are allowed per second in the long run.
+    pub useless_frames_per_second: u32,
+    /// Maximum number of changes that the peer may make at once to the dynamic table of our
+    /// decoder. Each takes a few bytes on the wire; a decoded field section makes up for 16. Beyond
+    /// it the connection is closed with `H3_EXCESSIVE_LOAD`.
     pub table_updates_burst: u32,
-    /// Those forgiven per second.
+    /// How many of those are allowed per second in the long run.
     pub table_updates_per_second: u32,
 }
 
@@ -52,85 +63,84 @@ impl Default for Limits {
         Self {
             max_field_section: 64 << 10,
             max_requests: 1000,
-            // Browsers send up to 180 cookies in fields of their own.
             max_fields: 512,
-            max_gathered: 1 << 20,
+            max_incomplete_sections: 1 << 20,
             max_informational: 32,
             max_settings: 4 << 10,
             max_priority_update: 1 << 10,
             max_early_priorities: 100,
             abandoned_burst: 500,
             abandoned_per_second: 200,
-            idle_work_burst: 10_000,
-            idle_work_per_second: 2_000,
+            useless_frames_burst: 10_000,
+            useless_frames_per_second: 2_000,
             table_updates_burst: 4_000,
             table_updates_per_second: 2_000,
         }
     }
 }
 
-/// What was refused or odd, since the connection began.
+/// Counters of a connection: its requests, and what was rejected or unusual.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests received (server) or sent (client).
     pub requests: u64,
-    /// Requests rejected unprocessed: too many at once, too much of them unfinished, or
-    /// after GOAWAY.
+    /// Requests rejected without processing: too many at once, too many bytes of incomplete field
+    /// sections, or after GOAWAY.
     pub rejected: u64,
-    /// Messages found malformed.
+    /// Malformed messages.
     pub malformed: u64,
     /// Field sections larger than [`Limits::max_field_section`].
     pub too_large: u64,
-    /// Requests the peer abandoned before it had their responses.
+    /// Requests that the peer abandoned before it had received the responses.
     pub abandoned: u64,
-    /// Requests that missed one of the [`Timeouts`](crate::Timeouts).
+    /// Requests that missed a deadline of [`Timeouts`](crate::Timeouts).
     pub timed_out: u64,
 
-    /// Frames and streams without use ([`Limits::idle_work_burst`]).
-    pub idle_work: u64,
-    /// Bytes of unknown frames that were skipped.
+    /// Frames, streams and instructions without effect ([`Limits::useless_frames_burst`]).
+    pub useless_frames: u64,
+    /// Bytes of skipped frames of unknown types.
     pub skipped: u64,
-    /// Priorities not remembered ([`Limits::max_early_priorities`]).
+    /// PRIORITY_UPDATE frames that were dropped ([`Limits::max_early_priorities`]).
     pub priorities_dropped: u64,
-    /// Datagrams for no stream of ours, or cut off.
+    /// HTTP datagrams that were dropped, because there is no such request or they were not
+    /// negotiated.
     pub datagrams_dropped: u64,
     /// Interim responses received.
     pub informational: u64,
-    /// Times that a field section waited for the dynamic table.
+    /// How often a field section was blocked on the dynamic table.
     pub blocked_sections: u64,
 }
 
-/// One event, in what an allowance is kept in: what a nanosecond earns of it is whole.
-const EVENT: u64 = 1_000_000_000;
+/// One token, in units that make the tokens earned in a nanosecond a whole number.
+const TOKEN: u64 = 1_000_000_000;
 
-/// An allowance that refills with time. How much there may be at most, and how fast it
-/// refills, is the caller's to know.
+/// A token bucket. Its size and its rate are passed to each call, because the caller has them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bucket(u64);
+pub(crate) struct TokenBucket(u64);
 
-impl Bucket {
+impl TokenBucket {
     pub(crate) fn new(burst: u32) -> Self {
-        Self(u64::from(burst).saturating_mul(EVENT))
+        Self(u64::from(burst).saturating_mul(TOKEN))
     }
 
-    /// Takes one; false if there is none.
+    /// Takes a token. Returns false if there is none.
     pub(crate) fn take(&mut self) -> bool {
         self.take_many(1)
     }
 
-    /// Takes so many; false, and nothing is left, if there are fewer.
+    /// Takes `count` tokens. If there are fewer, takes what there is and returns false.
     pub(crate) fn take_many(&mut self, count: u64) -> bool {
-        let left = self.0.checked_sub(count.saturating_mul(EVENT));
+        let left = self.0.checked_sub(count.saturating_mul(TOKEN));
         self.0 = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Gives back so many, up to `burst`.
-    pub(crate) fn give(&mut self, count: u32, burst: u32) {
-        self.add(u64::from(count).saturating_mul(EVENT), burst);
+    /// Returns `count` tokens to the bucket, which holds at most `burst`.
+    pub(crate) fn refund(&mut self, count: u32, burst: u32) {
+        self.add(u64::from(count).saturating_mul(TOKEN), burst);
     }
 
-    /// Adds what so much time has earned, up to `burst`.
+    /// Adds the tokens earned in `elapsed`, up to `burst`.
     pub(crate) fn refill(&mut self, elapsed: Duration, burst: u32, per_second: u32) {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         self.add(nanos.saturating_mul(per_second.into()), burst);
@@ -141,43 +151,46 @@ impl Bucket {
     }
 }
 
-/// What the peer may do so often, and when that was last refilled.
+/// The token buckets of a connection, and when they were last refilled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Allowances {
+pub(crate) struct RateLimits {
     /// [`Limits::abandoned_burst`].
-    pub(crate) abandoned: Bucket,
-    /// [`Limits::idle_work_burst`].
-    pub(crate) idle_work: Bucket,
+    pub(crate) abandoned: TokenBucket,
+    /// [`Limits::useless_frames_burst`].
+    pub(crate) useless_frames: TokenBucket,
     /// [`Limits::table_updates_burst`].
-    pub(crate) table_updates: Bucket,
+    pub(crate) table_updates: TokenBucket,
     refilled: Instant,
 }
 
-/// Time whose earnings are added at once.
-const AT_ONCE: Duration = Duration::from_millis(1);
+/// The shortest time between two refills.
+const REFILL_INTERVAL: Duration = Duration::from_millis(1);
 
-impl Allowances {
+impl RateLimits {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            abandoned: Bucket::new(limits.abandoned_burst),
-            idle_work: Bucket::new(limits.idle_work_burst),
-            table_updates: Bucket::new(limits.table_updates_burst),
+            abandoned: TokenBucket::new(limits.abandoned_burst),
+            useless_frames: TokenBucket::new(limits.useless_frames_burst),
+            table_updates: TokenBucket::new(limits.table_updates_burst),
             refilled: Instant::ZERO,
         }
     }
 
-    /// Adds what the time since it last did so has earned, once that is a millisecond:
-    /// it is called for every request, several times.
+    /// Refills the buckets for the time since the last refill. Does nothing within a millisecond of
+    /// that, because it is called several times per request.
     pub(crate) fn refill(&mut self, now: Instant, limits: &Limits) {
         let elapsed = now.saturating_since(self.refilled);
-        if elapsed < AT_ONCE {
+        if elapsed < REFILL_INTERVAL {
             return;
         }
         self.refilled = self.refilled.max(now);
         let (burst, rate) = (limits.abandoned_burst, limits.abandoned_per_second);
         self.abandoned.refill(elapsed, burst, rate);
-        let (burst, rate) = (limits.idle_work_burst, limits.idle_work_per_second);
-        self.idle_work.refill(elapsed, burst, rate);
+        let (burst, rate) = (
+            limits.useless_frames_burst,
+            limits.useless_frames_per_second,
+        );
+        self.useless_frames.refill(elapsed, burst, rate);
         let (burst, rate) = (limits.table_updates_burst, limits.table_updates_per_second);
         self.table_updates.refill(elapsed, burst, rate);
     }
@@ -192,51 +205,51 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_runs_dry_and_refills_with_time() {
-        let mut bucket = Bucket::new(3);
+    fn empty_bucket_refills_with_time() {
+        let mut bucket = TokenBucket::new(3);
         for expected in [true, true, true, false, false] {
             assert_eq!(bucket.take(), expected);
         }
         bucket.refill(ms(400), 3, 2);
         assert!(!bucket.take());
         bucket.refill(ms(499), 3, 2);
-        assert!(!bucket.take(), "what was too little is gone");
+        assert!(!bucket.take(), "a failed take empties the bucket");
         bucket.refill(ms(250), 3, 2);
         bucket.refill(ms(250), 3, 2);
         assert!(bucket.take() && !bucket.take());
         bucket.refill(ms(60_000), 3, 2);
-        bucket.give(1, 3);
+        bucket.refund(1, 3);
         for expected in [true, true, true, false] {
             assert_eq!(bucket.take(), expected);
         }
     }
 
     #[test]
-    fn taking_more_than_there_is_leaves_nothing() {
-        let mut bucket = Bucket::new(5);
+    fn taking_too_many_tokens_empties_the_bucket() {
+        let mut bucket = TokenBucket::new(5);
         assert!(bucket.take_many(3));
         assert!(!bucket.take_many(3));
         assert!(!bucket.take());
-        bucket.give(9, 5);
+        bucket.refund(9, 5);
         assert!(bucket.take_many(5) && !bucket.take());
-        let mut largest = Bucket::new(u32::MAX);
+        let mut largest = TokenBucket::new(u32::MAX);
         assert!(largest.take_many(u32::MAX.into()) && !largest.take());
         assert!(!largest.take_many(u64::MAX));
     }
 
     #[test]
-    fn a_full_bucket_saves_nothing_for_later() {
+    fn full_bucket_does_not_accumulate_more() {
         let limits = Limits {
             abandoned_burst: 1,
             abandoned_per_second: 1,
             ..Limits::default()
         };
-        let mut allowances = Allowances::new(&limits);
-        allowances.refill(Instant::ZERO + ms(100_000), &limits);
-        assert!(allowances.abandoned.take());
-        allowances.refill(Instant::ZERO + ms(100_900), &limits);
-        assert!(!allowances.abandoned.take());
-        allowances.refill(Instant::ZERO, &limits);
-        assert!(!allowances.abandoned.take(), "time went back");
+        let mut rate_limits = RateLimits::new(&limits);
+        rate_limits.refill(Instant::ZERO + ms(100_000), &limits);
+        assert!(rate_limits.abandoned.take());
+        rate_limits.refill(Instant::ZERO + ms(100_900), &limits);
+        assert!(!rate_limits.abandoned.take());
+        rate_limits.refill(Instant::ZERO, &limits);
+        assert!(!rate_limits.abandoned.take(), "time went back");
     }
 }

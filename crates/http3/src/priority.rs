@@ -1,4 +1,4 @@
-//! How urgent a response is: the Priority field and PRIORITY_UPDATE (RFC 9218).
+//! Priorities of responses: the Priority field and PRIORITY_UPDATE frames (RFC 9218).
 
 use clearway_quic::stream::{self, StreamId};
 use clearway_quic::wire::Reader;
@@ -7,18 +7,18 @@ use clearway_quic::wire::cursor::varint_len;
 use crate::error::{Code, ConnectionError};
 use crate::frame::{FrameHeader, FrameKind, put_varint};
 
-/// When a response is served relative to others.
+/// The priority of a response relative to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
-    /// 0 (first) to 7 (last) (RFC 9218 §4.1).
+    /// The urgency, from 0 (first) to 7 (last) (RFC 9218 §4.1).
     pub urgency: u8,
-    /// Whether parts of it are of use, so that it takes turns with its equals
-    /// (RFC 9218 §4.2).
+    /// Whether the client can process parts of the response, so that it shares bandwidth with other
+    /// incremental responses of the same urgency (RFC 9218 §4.2).
     pub incremental: bool,
 }
 
 impl Default for Priority {
-    /// RFC 9218 §4: urgency 3, served to its end.
+    /// Urgency 3, not incremental (RFC 9218 §4).
     fn default() -> Self {
         Self {
             urgency: 3,
@@ -37,19 +37,19 @@ impl From<Priority> for stream::Priority {
 }
 
 impl Priority {
-    /// Reads a Priority field value, a dictionary of structured fields
-    /// (RFC 8941 §3.2). Unknown members and values out of range change nothing; a
-    /// value that is no dictionary says nothing at all.
+    /// Parses a Priority field value, a structured-field dictionary (RFC 8941 §3.2). Unknown
+    /// members and values out of range are ignored. A value that is not a dictionary yields the
+    /// default.
     #[must_use]
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
-        match (Members { rest: value }).apply(&mut priority) {
+        match (DictionaryParser { rest: value }).apply(&mut priority) {
             Some(()) => priority,
             None => Self::default(),
         }
     }
 
-    /// The field value: what differs from the default.
+    /// Returns the field value, with the parameters that differ from the default.
     #[must_use]
     pub fn to_value(self) -> String {
         let default = Self::default();
@@ -60,22 +60,24 @@ impl Priority {
     }
 }
 
-/// The payload of a PRIORITY_UPDATE frame for a request (RFC 9218 §7.2).
-pub(crate) fn read_update(payload: &[u8]) -> Result<(StreamId, Priority), ConnectionError> {
+/// Decodes the payload of a PRIORITY_UPDATE frame for a request (RFC 9218 §7.2).
+pub(crate) fn decode_priority_update(
+    payload: &[u8],
+) -> Result<(StreamId, Priority), ConnectionError> {
     let mut r = Reader::new(payload);
     let Some(id) = r.varint() else {
-        let reason = "PRIORITY_UPDATE without an element";
+        let reason = "PRIORITY_UPDATE payload has no prioritized element ID";
         return Err(ConnectionError::new(Code::FRAME_ERROR, reason));
     };
     if id & 3 != 0 {
-        let reason = "PRIORITY_UPDATE for a stream that is no request";
+        let reason = "PRIORITY_UPDATE identifies a stream that is not a request stream";
         return Err(ConnectionError::new(Code::ID_ERROR, reason));
     }
     Ok((StreamId::from_wire(id), Priority::parse(r.rest())))
 }
 
 /// Appends a PRIORITY_UPDATE frame for a request.
-pub(crate) fn put_update(out: &mut Vec<u8>, id: StreamId, priority: Priority) {
+pub(crate) fn encode_priority_update(out: &mut Vec<u8>, id: StreamId, priority: Priority) {
     let value = priority.to_value();
     let len = varint_len(id.as_u64()).saturating_add(value.len()) as u64;
     let kind = FrameKind::PriorityUpdateRequest;
@@ -84,22 +86,21 @@ pub(crate) fn put_update(out: &mut Vec<u8>, id: StreamId, priority: Priority) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// A value of a member, as far as priorities care.
+/// The value of a dictionary member, as far as priorities need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
+enum MemberValue {
     Integer(i64),
     Boolean(bool),
     Other,
 }
 
-/// A cursor over a dictionary. Every method answers `None` if what it expects is
-/// not there.
-struct Members<'a> {
+/// A parser of a dictionary. Its methods return `None` if the syntax is invalid.
+struct DictionaryParser<'a> {
     rest: &'a [u8],
 }
 
-impl Members<'_> {
-    /// All members, the last of a name counting.
+impl DictionaryParser<'_> {
+    /// Applies all members. The last one of a name counts (RFC 8941 §3.2).
     fn apply(&mut self, priority: &mut Priority) -> Option<()> {
         self.skip(b" ");
         while !self.rest.is_empty() {
@@ -107,12 +108,12 @@ impl Members<'_> {
             let value = if self.eat(b'=') {
                 self.member()?
             } else {
-                Value::Boolean(true)
+                MemberValue::Boolean(true)
             };
             self.parameters()?;
             match (key, value) {
-                (b"u", Value::Integer(urgency @ 0..=7)) => priority.urgency = urgency as u8,
-                (b"i", Value::Boolean(incremental)) => priority.incremental = incremental,
+                (b"u", MemberValue::Integer(urgency @ 0..=7)) => priority.urgency = urgency as u8,
+                (b"i", MemberValue::Boolean(incremental)) => priority.incremental = incremental,
                 _ => {}
             }
             self.skip(b" \t");
@@ -150,7 +151,7 @@ impl Members<'_> {
     }
 }
 
-impl<'a> Members<'a> {
+impl<'a> DictionaryParser<'a> {
     fn take_while(&mut self, keep: impl Fn(&u8) -> bool) -> &'a [u8] {
         let len = self.rest.iter().take_while(|b| keep(b)).count();
         let (taken, rest) = self.rest.split_at(len);
@@ -171,15 +172,15 @@ impl<'a> Members<'a> {
         )
     }
 
-    /// An item or a list of items in parentheses.
-    fn member(&mut self) -> Option<Value> {
+    /// An item, or an inner list: items in parentheses.
+    fn member(&mut self) -> Option<MemberValue> {
         if !self.eat(b'(') {
             return self.item();
         }
         loop {
             self.skip(b" ");
             if self.eat(b')') {
-                return Some(Value::Other);
+                return Some(MemberValue::Other);
             }
             self.item()?;
             self.parameters()?;
@@ -201,30 +202,31 @@ impl<'a> Members<'a> {
     }
 
     /// RFC 8941 §3.3.
-    fn item(&mut self) -> Option<Value> {
+    fn item(&mut self) -> Option<MemberValue> {
         match *self.rest.first()? {
             b'-' | b'0'..=b'9' => self.number(),
             b'"' => self.string(),
             b':' => {
                 self.eat(b':');
                 self.take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b));
-                self.eat(b':').then_some(Value::Other)
+                self.eat(b':').then_some(MemberValue::Other)
             }
             b'?' => {
                 self.eat(b'?');
-                let value = Value::Boolean(self.rest.first() == Some(&b'1'));
+                let value = MemberValue::Boolean(self.rest.first() == Some(&b'1'));
                 (self.eat(b'0') || self.eat(b'1')).then_some(value)
             }
             b'*' | b'a'..=b'z' | b'A'..=b'Z' => {
                 self.take_while(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(b));
-                Some(Value::Other)
+                Some(MemberValue::Other)
             }
             _ => None,
         }
     }
 
-    /// Integers have at most 15 digits, decimals 12 and 3 (RFC 8941 §3.3.1).
-    fn number(&mut self) -> Option<Value> {
+    /// Integers have at most 15 digits; decimals at most 12 before the point and 3 after it (RFC
+    /// 8941 §3.3.1).
+    fn number(&mut self) -> Option<MemberValue> {
         let negative = self.eat(b'-');
         let digits = self.take_while(u8::is_ascii_digit);
         if digits.is_empty() || digits.len() > 15 {
@@ -233,7 +235,7 @@ impl<'a> Members<'a> {
         if self.eat(b'.') {
             let fraction = self.take_while(u8::is_ascii_digit).len();
             let decimal = digits.len() <= 12 && (1..=3).contains(&fraction);
-            return decimal.then_some(Value::Other);
+            return decimal.then_some(MemberValue::Other);
         }
         let value = digits.iter().try_fold(0_i64, |value, digit| {
             let digit = i64::from(digit.checked_sub(b'0')?);
@@ -244,15 +246,15 @@ impl<'a> Members<'a> {
         } else {
             value
         };
-        Some(Value::Integer(value))
+        Some(MemberValue::Integer(value))
     }
 
-    fn string(&mut self) -> Option<Value> {
+    fn string(&mut self) -> Option<MemberValue> {
         self.eat(b'"');
         loop {
             self.take_while(|&b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\');
             if self.eat(b'"') {
-                return Some(Value::Other);
+                return Some(MemberValue::Other);
             }
             if !self.eat(b'\\') || !(self.eat(b'"') || self.eat(b'\\')) {
                 return None;
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn members_say_what_they_say() {
+    fn valid_members_are_applied() {
         for (value, expected) in [
             ("", (3, false)),
             ("u=0", (0, false)),
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_members_change_nothing_and_no_dictionary_says_nothing() {
+    fn invalid_members_are_ignored_and_invalid_dictionaries_yield_the_default() {
         for value in [
             "u=8",
             "u=-1",
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_are_read_back() {
+    fn priority_update_round_trips() {
         for urgency in 0..8 {
             for incremental in [false, true] {
                 let priority = Priority {
@@ -342,22 +344,28 @@ mod tests {
                     incremental,
                 };
                 let mut out = Vec::new();
-                put_update(&mut out, StreamId::from_wire(400), priority);
+                encode_priority_update(&mut out, StreamId::from_wire(400), priority);
                 let (header, size) = FrameHeader::parse(&out).unwrap();
                 assert_eq!(header.len as usize, out.len() - size);
-                let read = read_update(&out[size..]).unwrap();
+                let read = decode_priority_update(&out[size..]).unwrap();
                 assert_eq!(read, (StreamId::from_wire(400), priority));
             }
         }
-        assert_eq!(read_update(&[]).unwrap_err().code, Code::FRAME_ERROR);
+        assert_eq!(
+            decode_priority_update(&[]).unwrap_err().code,
+            Code::FRAME_ERROR
+        );
         for id in 1..4 {
-            assert_eq!(read_update(&[id]).unwrap_err().code, Code::ID_ERROR);
+            assert_eq!(
+                decode_priority_update(&[id]).unwrap_err().code,
+                Code::ID_ERROR
+            );
         }
     }
 
     proptest! {
         #[test]
-        fn anything_is_some_priority(value in "[uia=?0-9,; \\\\\"():.-]{0,24}") {
+        fn any_value_yields_a_valid_urgency(value in "[uia=?0-9,; \\\\\"():.-]{0,24}") {
             prop_assert!(Priority::parse(value.as_bytes()).urgency <= 7);
         }
     }

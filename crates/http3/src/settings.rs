@@ -1,4 +1,4 @@
-//! SETTINGS: what an endpoint is and takes (RFC 9114 §7.2.4).
+//! SETTINGS: the configuration of an endpoint (RFC 9114 §7.2.4).
 
 use clearway_quic::wire::Reader;
 use clearway_quic::wire::cursor::varint_len;
@@ -15,24 +15,25 @@ const ENABLE_CONNECT_PROTOCOL: u64 = 0x08;
 /// RFC 9297 §5.1.
 const H3_DATAGRAM: u64 = 0x33;
 
-/// The settings we know, at their initial values by default.
+/// The known settings; the default is their initial values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Largest field section, bytes as RFC 9114 §4.2.2 counts; `None` = any.
+    /// The largest field section that the endpoint accepts, in bytes as RFC 9114 §4.2.2 counts
+    /// them; `None` means unlimited.
     pub max_field_section_size: Option<u64>,
-    /// Largest QPACK dynamic table, bytes (RFC 9204 §5).
+    /// The largest QPACK dynamic table, in bytes (RFC 9204 §5).
     pub qpack_max_table_capacity: u64,
-    /// Most streams that may wait for the dynamic table (RFC 9204 §5).
+    /// The maximum number of streams that may be blocked on the dynamic table (RFC 9204 §5).
     pub qpack_blocked_streams: u64,
-    /// Whether extended CONNECT is understood (RFC 9220 §3); servers only.
+    /// Whether extended CONNECT is supported (RFC 9220 §3); sent by servers only.
     pub enable_connect_protocol: bool,
-    /// Whether HTTP datagrams are understood (RFC 9297 §2.1.1).
+    /// Whether HTTP datagrams are supported (RFC 9297 §2.1.1).
     pub h3_datagram: bool,
 }
 
 impl Settings {
-    /// Appends the SETTINGS frame. What has its initial value is left out. With
-    /// `grease`, a setting without meaning is put in (RFC 9114 §7.2.4.1).
+    /// Appends a SETTINGS frame, without the settings that have their initial value. With `grease`,
+    /// it has a reserved setting too (RFC 9114 §7.2.4.1).
     pub fn encode(&self, grease: Option<u64>, out: &mut Vec<u8>) {
         let grease = grease.map(|n| (reserved(n % GREASE_SPACE), n >> 8 & 0xffff));
         let pairs = self.pairs().into_iter().flatten().chain(grease);
@@ -45,8 +46,8 @@ impl Settings {
         put_pairs(pairs, out);
     }
 
-    /// The payload of the frame, which [`decode`](Self::decode) reads: for keeping
-    /// beside a ticket (RFC 9114 §7.2.4.2).
+    /// Returns the payload of the SETTINGS frame, which [`decode`](Self::decode) reads: to be
+    /// stored with a session ticket (RFC 9114 §7.2.4.2).
     #[must_use]
     pub fn payload(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -69,18 +70,18 @@ impl Settings {
         ]
     }
 
-    /// Reads the payload of a SETTINGS frame.
+    /// Decodes the payload of a SETTINGS frame.
     ///
     /// # Errors
-    /// `H3_FRAME_ERROR` if it is cut off, `H3_SETTINGS_ERROR` for a setting that
-    /// comes twice, is HTTP/2's, or has a value it can't have.
+    /// `H3_FRAME_ERROR` if the payload is truncated; `H3_SETTINGS_ERROR` for a setting that appears
+    /// twice, is reserved because HTTP/2 used it, or has an invalid value.
     pub fn decode(payload: &[u8]) -> Result<Self, ConnectionError> {
         let mut settings = Self::default();
         let mut seen = Vec::new();
         let mut r = Reader::new(payload);
         while !r.is_empty() {
             let (Some(id), Some(value)) = (r.varint(), r.varint()) else {
-                let reason = "SETTINGS ends within a setting";
+                let reason = "SETTINGS payload ends within a setting";
                 return Err(ConnectionError::new(Code::FRAME_ERROR, reason));
             };
             settings.set(id, value)?;
@@ -89,7 +90,7 @@ impl Settings {
         seen.sort_unstable();
         let mut pairs = seen.iter().zip(seen.iter().skip(1));
         match pairs.find(|(id, next)| id == next) {
-            Some((id, _)) => Err(wrong(format!("setting {id:#x} comes twice"))),
+            Some((id, _)) => Err(wrong(format!("setting {id:#x} appears twice"))),
             None => Ok(settings),
         }
     }
@@ -101,20 +102,22 @@ impl Settings {
             QPACK_BLOCKED_STREAMS => self.qpack_blocked_streams = value,
             ENABLE_CONNECT_PROTOCOL => self.enable_connect_protocol = flag(id, value)?,
             H3_DATAGRAM => self.h3_datagram = flag(id, value)?,
-            // RFC 9114 §11.2.2: HTTP/2's, without a counterpart.
-            0x00 | 0x02..=0x05 => return Err(wrong(format!("setting {id:#x} is HTTP/2's"))),
+            // RFC 9114 §7.2.4.1, §11.2.2: reserved, because HTTP/2 used them.
+            0x00 | 0x02..=0x05 => {
+                let reason = format!("setting {id:#x} is an HTTP/2 setting, reserved in HTTP/3");
+                return Err(wrong(reason));
+            }
             _ => {}
         }
         Ok(())
     }
 
-    /// Whether what a client sent under the remembered settings `earlier` keeps to
-    /// these: a server must have this to accept 0-RTT, and a client may insist on
-    /// it once 0-RTT was accepted (RFC 9114 §7.2.4.2, RFC 9204 §3.2.3,
-    /// RFC 9220 §3, RFC 9297 §2.1.1).
+    /// Checks that whatever a client sent under the remembered settings `earlier` is allowed under
+    /// these: a server may accept 0-RTT only if that holds, and a client may insist on it once
+    /// 0-RTT was accepted (RFC 9114 §7.2.4.2, RFC 9204 §3.2.3, RFC 9220 §3, RFC 9297 §2.1.1).
     ///
     /// # Errors
-    /// The code and the setting that was reduced.
+    /// The code to close with, and the setting that was reduced.
     pub fn check_compatible(&self, earlier: &Self) -> Result<(), ConnectionError> {
         let size = |s: &Self| s.max_field_section_size.unwrap_or(u64::MAX);
         let omitted = earlier
@@ -140,14 +143,14 @@ impl Settings {
         if capacity != 0 && self.qpack_max_table_capacity != capacity {
             return Err(ConnectionError::new(
                 Code::QPACK_DECODER_STREAM_ERROR,
-                "SETTINGS_QPACK_MAX_TABLE_CAPACITY changed after 0-RTT was accepted",
+                "SETTINGS_QPACK_MAX_TABLE_CAPACITY differs from the value remembered for 0-RTT",
             ));
         }
         Ok(())
     }
 }
 
-/// How many reserved identifiers we choose from; all fit two bytes.
+/// How many reserved identifiers we choose from; all of them fit two bytes.
 const GREASE_SPACE: u64 = 500;
 
 fn put_pairs(pairs: impl Iterator<Item = (u64, u64)>, out: &mut Vec<u8>) {
@@ -161,7 +164,9 @@ fn flag(id: u64, value: u64) -> Result<bool, ConnectionError> {
     match value {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(wrong(format!("setting {id:#x} is neither 0 nor 1"))),
+        _ => Err(wrong(format!(
+            "setting {id:#x} must be 0 or 1, found {value}"
+        ))),
     }
 }
 
@@ -170,7 +175,9 @@ fn wrong(reason: String) -> ConnectionError {
 }
 
 fn reduced(name: &str) -> ConnectionError {
-    wrong(format!("{name} was reduced after 0-RTT was accepted"))
+    wrong(format!(
+        "{name} is lower than the value remembered for 0-RTT"
+    ))
 }
 
 #[cfg(test)]
@@ -206,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_over_62_bits_is_announced_as_the_largest() {
+    fn limit_above_62_bits_is_announced_as_the_largest() {
         let settings = Settings {
             max_field_section_size: Some(1 << 62),
             ..Settings::default()
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_grease_means_nothing() {
+    fn settings_round_trip_with_and_without_grease() {
         for settings in [Settings::default(), FULL] {
             for grease in [None, Some(0), Some(u64::MAX >> 2)] {
                 let payload = payload(&settings, grease);
@@ -229,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_have_their_codes() {
+    fn invalid_settings_are_rejected_with_their_codes() {
         let wrong = Some(Code::SETTINGS_ERROR);
         for id in [0, 2, 3, 4, 5] {
             assert_eq!(code(&[(id, 1)]), wrong, "HTTP/2's {id}");
@@ -250,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn only_more_is_compatible_with_what_was_remembered() {
+    fn settings_below_the_remembered_ones_are_incompatible() {
         let ok = |now: Settings| now.check_compatible(&FULL).err().map(|e| e.code);
         assert_eq!(ok(FULL), None);
         let wrong = Some(Code::SETTINGS_ERROR);
@@ -279,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_payload_is_read_or_refused(payload in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_payload_is_decoded_or_rejected(payload in proptest::collection::vec(any::<u8>(), 0..64)) {
             if let Ok(settings) = Settings::decode(&payload) {
                 let mut out = Vec::new();
                 settings.encode(None, &mut out);

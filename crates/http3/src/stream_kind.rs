@@ -1,29 +1,29 @@
-//! The first integer of a unidirectional stream (RFC 9114 §6.2, RFC 9204 §4.2).
+//! Types of unidirectional streams (RFC 9114 §6.2, RFC 9204 §4.2).
 
 use clearway_quic::wire::Reader;
 use clearway_quic::wire::cursor::VARINT_MAX;
 
-use crate::partial::Partial;
+use crate::varint_buffer::VarintBuffer;
 
-/// What a unidirectional stream carries.
+/// The type of a unidirectional stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamKind {
-    /// Frames that concern the connection.
+pub(crate) enum StreamKind {
+    /// The control stream.
     Control,
-    /// A response nobody asked for.
+    /// A push stream.
     Push,
-    /// Instructions to our QPACK decoder.
+    /// The QPACK encoder stream.
     QpackEncoder,
-    /// What the peer's QPACK decoder tells our encoder.
+    /// The QPACK decoder stream.
     QpackDecoder,
-    /// Anything else, reserved types included; to be ignored.
+    /// Any other type, reserved ones included; ignored (RFC 9114 §9).
     Unknown(u64),
 }
 
 impl StreamKind {
-    /// From the integer on the wire.
+    /// Converts the type on the wire.
     #[must_use]
-    pub const fn from_wire(kind: u64) -> Self {
+    pub(crate) const fn from_wire(kind: u64) -> Self {
         match kind {
             0 => Self::Control,
             1 => Self::Push,
@@ -33,9 +33,9 @@ impl StreamKind {
         }
     }
 
-    /// The integer on the wire.
+    /// Returns the type on the wire.
     #[must_use]
-    pub const fn as_u64(self) -> u64 {
+    pub(crate) const fn as_u64(self) -> u64 {
         match self {
             Self::Control => 0,
             Self::Push => 1,
@@ -46,12 +46,12 @@ impl StreamKind {
     }
 }
 
-/// A unidirectional stream of the peer whose type has not arrived yet.
+/// A unidirectional stream of the peer, whose type has not arrived completely.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Unidentified(Partial<8>);
+pub(crate) struct UntypedStream(VarintBuffer<8>);
 
-impl Unidentified {
-    /// Takes bytes until the type is known; answers it and how many were used.
+impl UntypedStream {
+    /// Reads the type. Returns it and how many bytes were used, once it is complete.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Option<(StreamKind, usize)> {
         for (used, &byte) in bytes.iter().enumerate() {
             self.0.push(byte);
@@ -63,18 +63,18 @@ impl Unidentified {
     }
 }
 
-/// The `n`th type, frame, setting or error reserved so that unknown ones stay
-/// possible (RFC 9114 §7.2.8). After the last that 62 bits hold, the first follows.
+/// Returns the `n`th of the values reserved for exercising the requirement to ignore unknown types
+/// (RFC 9114 §7.2.8). Wraps around after the last value that fits 62 bits.
 #[must_use]
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "below 2^62, by the remainder"
 )]
-pub const fn reserved(n: u64) -> u64 {
+pub(crate) const fn reserved(n: u64) -> u64 {
     0x1f * (n % RESERVED) + 0x21
 }
 
-/// How many reserved values there are.
+/// How many reserved values there are below 2^62.
 const RESERVED: u64 = (VARINT_MAX - 0x21) / 0x1f + 1;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_values_start_over_after_the_last_of_62_bits() {
+    fn reserved_values_wrap_around_within_62_bits() {
         assert_eq!(reserved(RESERVED - 1), VARINT_MAX - 1);
         assert_eq!(reserved(RESERVED), reserved(0));
         assert!(reserved(u64::MAX) <= VARINT_MAX);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_survive_the_wire() {
+    fn stream_types_round_trip() {
         for kind in 0..100 {
             assert_eq!(StreamKind::from_wire(kind).as_u64(), kind);
         }
@@ -98,12 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_type_may_come_in_pieces() {
-        let mut stream = Unidentified::default();
+    fn type_may_arrive_in_pieces() {
+        let mut stream = UntypedStream::default();
         assert_eq!(stream.push(&[]), None);
         assert_eq!(stream.push(&[0x40]), None);
         assert_eq!(stream.push(&[2, 9]), Some((StreamKind::QpackEncoder, 1)));
-        let mut long = Unidentified::default();
+        let mut long = UntypedStream::default();
         assert_eq!(long.push(&[0xc0, 0, 0, 0, 0, 0, 0]), None);
         assert_eq!(long.push(&[3]), Some((StreamKind::QpackDecoder, 1)));
     }

@@ -1,5 +1,5 @@
-//! A transport in memory, for tests and fuzzers: what a peer sends is fed in, what
-//! we send is kept.
+//! A transport in memory, for tests and fuzzers: the test feeds what the peer sends, and reads what
+//! was sent to the peer.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,13 +13,13 @@ use clearway_quic::{Instant, Role};
 
 use crate::transport::Transport;
 
-/// One stream, both directions.
+/// A stream, in both directions.
 #[derive(Debug, Default)]
-struct Pipe {
+struct MemoryStream {
     incoming: VecDeque<Bytes>,
     fin: bool,
     reset: Option<u64>,
-    /// The end or a reset was told, or reading was given up.
+    /// The end or a reset was reported, or reading was stopped.
     read: bool,
     sent: Vec<u8>,
     finished: bool,
@@ -30,66 +30,66 @@ struct Pipe {
     stop_with: Option<u64>,
 }
 
-/// Streams without a network. Whoever holds it plays the peer.
+/// A transport without a network. The test that owns it acts as the peer.
 #[derive(Debug)]
-pub struct Wire {
+pub struct MemoryTransport {
     role: Role,
-    pipes: BTreeMap<StreamId, Pipe>,
+    streams: BTreeMap<StreamId, MemoryStream>,
     opened: [u64; 2],
     accepted: [u64; 2],
     fed: [u64; 2],
     events: VecDeque<QuicEvent>,
     datagrams: VecDeque<Bytes>,
-    /// Most bytes that one write takes; 0 blocks all.
-    pub take: usize,
-    /// Streams of each kind we may open.
-    pub streams: u64,
-    /// A reset is told behind what had arrived before it, as RFC 9000 §3.2 lets a
-    /// transport do; else it overtakes that, as it does in `quic`.
+    /// Maximum bytes that one write accepts; 0 blocks all writes.
+    pub max_write: usize,
+    /// How many streams of each directionality may be opened.
+    pub max_streams: u64,
+    /// Whether a reset is reported after the data that arrived before it, as RFC 9000 §3.2 allows.
+    /// Otherwise it replaces that data, as in `quic`.
     pub data_before_reset: bool,
-    /// The code and reason the connection was closed with.
+    /// The code and the reason with which the connection was closed.
     pub closed: Option<(u64, Vec<u8>)>,
 }
 
-impl Wire {
-    /// The transport of an end with this role.
+impl MemoryTransport {
+    /// Creates the transport of an endpoint with this role.
     #[must_use]
     pub fn new(role: Role) -> Self {
         Self {
             role,
-            pipes: BTreeMap::new(),
+            streams: BTreeMap::new(),
             opened: [0; 2],
             accepted: [0; 2],
             fed: [0; 2],
             events: VecDeque::new(),
             datagrams: VecDeque::new(),
-            take: usize::MAX,
-            streams: 1 << 16,
+            max_write: usize::MAX,
+            max_streams: 1 << 16,
             data_before_reset: false,
             closed: None,
         }
     }
 
-    /// The `index`th stream the peer opens, of one kind.
+    /// Returns the ID of the `index`th stream that the peer opens with this directionality.
     #[must_use]
-    pub fn of_peer(&self, directionality: Directionality, index: u64) -> StreamId {
+    pub fn peer_stream(&self, directionality: Directionality, index: u64) -> StreamId {
         StreamId::new(self.role.peer(), directionality, index)
     }
 
     /// The peer sends bytes, opening the stream if it is new.
     pub fn feed(&mut self, id: StreamId, bytes: &[u8]) {
-        if let Some(pipe) = self.receiving(id)
+        if let Some(stream) = self.receiving(id)
             && !bytes.is_empty()
         {
-            pipe.incoming.push_back(Bytes::copy_from_slice(bytes));
+            stream.incoming.push_back(Bytes::copy_from_slice(bytes));
             self.readable(id);
         }
     }
 
     /// The peer ends the stream.
     pub fn feed_end(&mut self, id: StreamId) {
-        if let Some(pipe) = self.receiving(id) {
-            pipe.fin = true;
+        if let Some(stream) = self.receiving(id) {
+            stream.fin = true;
             self.readable(id);
         }
     }
@@ -97,56 +97,56 @@ impl Wire {
     /// The peer resets the stream.
     pub fn feed_reset(&mut self, id: StreamId, code: u64) {
         let data_before_reset = self.data_before_reset;
-        if let Some(pipe) = self.receiving(id) {
+        if let Some(stream) = self.receiving(id) {
             if !data_before_reset {
-                pipe.incoming.clear();
+                stream.incoming.clear();
             }
-            pipe.reset = Some(code);
+            stream.reset = Some(code);
             self.readable(id);
         }
     }
 
-    /// The peer does not want what we send.
+    /// The peer stops reading the stream.
     pub fn feed_stop(&mut self, id: StreamId, code: u64) {
-        self.admit(id);
-        if let Some(pipe) = self.pipes.get_mut(&id)
-            && !pipe.aborted
-            && !pipe.acked
+        self.open_peer_stream(id);
+        if let Some(stream) = self.streams.get_mut(&id)
+            && !stream.aborted
+            && !stream.acked
             && (id.initiator() == self.role || id.directionality() == Directionality::Bidirectional)
         {
-            pipe.aborted = true;
-            pipe.stopped = Some(code);
+            stream.aborted = true;
+            stream.stopped = Some(code);
             let event = StreamEvent::Stopped { id, code };
             self.events.push_back(QuicEvent::Stream(event));
         }
     }
 
-    /// The peer acknowledges all that was sent to its end.
+    /// The peer acknowledges everything on a finished stream.
     pub fn feed_ack(&mut self, id: StreamId) {
-        if let Some(pipe) = self.pipes.get_mut(&id)
-            && pipe.finished
-            && !pipe.aborted
-            && !core::mem::replace(&mut pipe.acked, true)
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.finished
+            && !stream.aborted
+            && !core::mem::replace(&mut stream.acked, true)
         {
             let event = StreamEvent::Finished(id);
             self.events.push_back(QuicEvent::Stream(event));
         }
     }
 
-    /// The code with which a stream was reset, and the one with which the peer was
-    /// asked to stop.
+    /// Returns the codes with which a stream was reset, and with which the peer was asked to stop
+    /// sending.
     #[must_use]
-    pub fn refusal(&self, id: StreamId) -> (Option<u64>, Option<u64>) {
-        let pipe = self.pipes.get(&id);
-        pipe.map_or((None, None), |pipe| (pipe.reset_with, pipe.stop_with))
+    pub fn reset_and_stop_codes(&self, id: StreamId) -> (Option<u64>, Option<u64>) {
+        let stream = self.streams.get(&id);
+        stream.map_or((None, None), |stream| (stream.reset_with, stream.stop_with))
     }
 
-    /// Where each stream stands, without what was sent on it: the same for states from
-    /// which the same follows.
+    /// Describes the state of each stream, without the data sent on it: states that behave the same
+    /// have the same fingerprint.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        let pipes = self.pipes.iter().map(|(id, pipe)| {
-            let Pipe {
+        let streams = self.streams.iter().map(|(id, stream)| {
+            let MemoryStream {
                 incoming,
                 fin,
                 reset,
@@ -158,12 +158,12 @@ impl Wire {
                 stopped,
                 reset_with,
                 stop_with,
-            } = pipe;
+            } = stream;
             let incoming: Vec<u8> = incoming.iter().flatten().copied().collect();
             let ours = (finished, acked, aborted, stopped, reset_with, stop_with);
             (id, incoming, (fin, reset, read), ours)
         });
-        format!("{:?}", pipes.collect::<Vec<_>>())
+        format!("{:?}", streams.collect::<Vec<_>>())
     }
 
     /// The peer sends a datagram.
@@ -172,54 +172,54 @@ impl Wire {
         self.events.push_back(QuicEvent::DatagramReceived);
     }
 
-    /// There is room again on every stream.
+    /// Every stream has flow control credit again.
     pub fn unblock(&mut self) {
-        self.take = usize::MAX;
-        let ids: Vec<StreamId> = self.pipes.keys().copied().collect();
+        self.max_write = usize::MAX;
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
         for id in ids {
             let event = StreamEvent::Writable(id);
             self.events.push_back(QuicEvent::Stream(event));
         }
     }
 
-    /// The next event for the end above.
+    /// Returns the next event for HTTP/3.
     pub fn poll_event(&mut self) -> Option<QuicEvent> {
         self.events.pop_front()
     }
 
-    /// What was sent on a stream, and whether it ended.
+    /// Returns the data that was sent on a stream, and whether it was finished.
     #[must_use]
     pub fn sent(&self, id: StreamId) -> (&[u8], bool) {
-        match self.pipes.get(&id) {
-            Some(pipe) => (&pipe.sent, pipe.finished),
+        match self.streams.get(&id) {
+            Some(stream) => (&stream.sent, stream.finished),
             None => (&[], false),
         }
     }
 
-    /// Makes the stream exist if the peer may open it.
-    fn admit(&mut self, id: StreamId) {
+    /// Opens the stream, and those before it, if the peer may.
+    fn open_peer_stream(&mut self, id: StreamId) {
         if id.initiator() == self.role || id.index() > 1 << 16 {
             return;
         }
         let slot = slot(id.directionality());
         while self.fed[slot] <= id.index() {
-            let new = self.of_peer(id.directionality(), self.fed[slot]);
-            self.pipes.insert(new, Pipe::default());
+            let new = self.peer_stream(id.directionality(), self.fed[slot]);
+            self.streams.insert(new, MemoryStream::default());
             self.fed[slot] += 1;
             let event = StreamEvent::Opened(id.directionality());
             self.events.push_back(QuicEvent::Stream(event));
         }
     }
 
-    /// The stream, if the peer may still send on it.
-    fn receiving(&mut self, id: StreamId) -> Option<&mut Pipe> {
-        self.admit(id);
+    /// Returns the stream if the peer may still send on it.
+    fn receiving(&mut self, id: StreamId) -> Option<&mut MemoryStream> {
+        self.open_peer_stream(id);
         let one_way = id.directionality() == Directionality::Unidirectional;
         if one_way && id.initiator() == self.role {
             return None;
         }
-        let pipe = self.pipes.get_mut(&id)?;
-        (!pipe.fin && pipe.reset.is_none() && !pipe.read).then_some(pipe)
+        let stream = self.streams.get_mut(&id)?;
+        (!stream.fin && stream.reset.is_none() && !stream.read).then_some(stream)
     }
 
     fn readable(&mut self, id: StreamId) {
@@ -227,26 +227,26 @@ impl Wire {
         self.events.push_back(QuicEvent::Stream(event));
     }
 
-    fn sending(&mut self, id: StreamId) -> Result<&mut Pipe, WriteError> {
-        let pipe = self.pipes.get_mut(&id).ok_or(WriteError::Unknown)?;
-        match pipe.stopped {
+    fn sending(&mut self, id: StreamId) -> Result<&mut MemoryStream, WriteError> {
+        let stream = self.streams.get_mut(&id).ok_or(WriteError::Unknown)?;
+        match stream.stopped {
             Some(code) => Err(WriteError::Stopped(code)),
-            None if pipe.aborted => Err(WriteError::Unknown),
-            None if pipe.finished => Err(WriteError::Finished),
-            None => Ok(pipe),
+            None if stream.aborted => Err(WriteError::Unknown),
+            None if stream.finished => Err(WriteError::Finished),
+            None => Ok(stream),
         }
     }
 }
 
-impl Transport for Wire {
+impl Transport for MemoryTransport {
     fn open(&mut self, directionality: Directionality) -> Option<StreamId> {
         let opened = &mut self.opened[slot(directionality)];
-        if *opened == self.streams {
+        if *opened == self.max_streams {
             return None;
         }
         *opened += 1;
         let id = StreamId::new(self.role, directionality, *opened - 1);
-        self.pipes.insert(id, Pipe::default());
+        self.streams.insert(id, MemoryStream::default());
         Some(id)
     }
 
@@ -256,16 +256,16 @@ impl Transport for Wire {
             return None;
         }
         self.accepted[slot] += 1;
-        Some(self.of_peer(directionality, self.accepted[slot] - 1))
+        Some(self.peer_stream(directionality, self.accepted[slot] - 1))
     }
 
     fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {
-        let take = self.take.min(data.len());
-        let pipe = self.sending(id)?;
+        let take = self.max_write.min(data.len());
+        let stream = self.sending(id)?;
         if take == 0 && !data.is_empty() {
             return Err(WriteError::Blocked);
         }
-        pipe.sent.extend_from_slice(&data[..take]);
+        stream.sent.extend_from_slice(&data[..take]);
         Ok(take)
     }
 
@@ -281,63 +281,63 @@ impl Transport for Wire {
     }
 
     fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
-        let pipe = self.pipes.get_mut(&id).ok_or(WriteError::Unknown)?;
-        if !pipe.acked && !pipe.aborted {
-            pipe.reset_with = Some(code);
+        let stream = self.streams.get_mut(&id).ok_or(WriteError::Unknown)?;
+        if !stream.acked && !stream.aborted {
+            stream.reset_with = Some(code);
         }
-        pipe.aborted = true;
+        stream.aborted = true;
         Ok(())
     }
 
     fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
-        let pipe = self.pipes.get_mut(&id).ok_or(ReadError::Unknown)?;
-        if !pipe.read && !pipe.fin && pipe.reset.is_none() {
-            pipe.stop_with = Some(code);
+        let stream = self.streams.get_mut(&id).ok_or(ReadError::Unknown)?;
+        if !stream.read && !stream.fin && stream.reset.is_none() {
+            stream.stop_with = Some(code);
         }
-        pipe.read = true;
-        pipe.incoming.clear();
+        stream.read = true;
+        stream.incoming.clear();
         Ok(())
     }
 
     fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
-        let pipe = self.pipes.get_mut(&id).ok_or(ReadError::Unknown)?;
-        if pipe.read {
+        let stream = self.streams.get_mut(&id).ok_or(ReadError::Unknown)?;
+        if stream.read {
             return Err(ReadError::Unknown);
         }
-        if max == 0 && pipe.reset.is_none() {
+        if max == 0 && stream.reset.is_none() {
             return Ok(Some(Bytes::new()));
         }
-        if let Some(front) = pipe.incoming.front_mut() {
+        if let Some(front) = stream.incoming.front_mut() {
             let piece = front.split_to(max.min(front.len()));
             if front.is_empty() {
-                pipe.incoming.pop_front();
+                stream.incoming.pop_front();
             }
             return Ok(Some(piece));
         }
-        pipe.read = pipe.fin || pipe.reset.is_some();
-        match pipe.reset {
+        stream.read = stream.fin || stream.reset.is_some();
+        match stream.reset {
             Some(code) => Err(ReadError::Reset(code)),
-            None if pipe.fin => Ok(None),
+            None if stream.fin => Ok(None),
             None => Err(ReadError::Blocked),
         }
     }
 
     fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
-        let pipe = self.pipes.get(&id).ok_or(ReadError::Unknown)?;
-        match pipe.reset {
-            _ if pipe.read => Err(ReadError::Unknown),
-            _ if !pipe.incoming.is_empty() => Ok(true),
+        let stream = self.streams.get(&id).ok_or(ReadError::Unknown)?;
+        match stream.reset {
+            _ if stream.read => Err(ReadError::Unknown),
+            _ if !stream.incoming.is_empty() => Ok(true),
             Some(code) => Err(ReadError::Reset(code)),
-            None if pipe.fin => Ok(false),
+            None if stream.fin => Ok(false),
             None => Err(ReadError::Blocked),
         }
     }
 
-    /// The peer acknowledges at once all that is written.
+    /// Everything that is written is acknowledged at once.
     fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
-        let pipe = self.pipes.get(&id)?;
-        let bytes = pipe.sent.len() as u64;
-        (!pipe.aborted).then_some(SendProgress {
+        let stream = self.streams.get(&id)?;
+        let bytes = stream.sent.len() as u64;
+        (!stream.aborted).then_some(SendProgress {
             acked: bytes,
             sent: bytes,
             written: bytes,
@@ -346,11 +346,14 @@ impl Transport for Wire {
     }
 
     fn stream_bytes_sent(&self) -> u64 {
-        self.pipes.values().map(|pipe| pipe.sent.len() as u64).sum()
+        self.streams
+            .values()
+            .map(|stream| stream.sent.len() as u64)
+            .sum()
     }
 
     fn set_priority(&mut self, _id: StreamId, priority: Priority) {
-        debug_assert!(priority.urgency <= 7, "an urgency beyond 7");
+        debug_assert!(priority.urgency <= 7, "urgency above 7");
     }
 
     fn send_datagram(&mut self, _data: Bytes) -> Result<(), SendDatagramError> {

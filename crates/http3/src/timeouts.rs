@@ -1,51 +1,51 @@
-//! How long a client may keep a server waiting.
+//! How long a server waits for a client.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::progress::Patience;
+use crate::progress::ProgressLimits;
 
-/// Deadlines of a server; a client has none. `None` waits for ever.
+/// Deadlines that a server sets its clients; a client has none. `None` means no deadline.
 ///
-/// What a handler takes to answer is the application's business and not limited, nor
-/// is the silence of a tunnel (CONNECT). Progress is sampled, so a deadline strikes up
-/// to an eighth late, never early. A request that misses one is reset and counted like
-/// one that its client abandoned ([`Limits::abandoned_burst`](crate::Limits)).
+/// There is no deadline for the application's handler, nor for a silent tunnel (CONNECT). Progress
+/// is sampled, so a deadline may act up to an eighth late, but never early. A request that misses
+/// one is reset, and counted like one that its client abandoned
+/// ([`Limits::abandoned_burst`](crate::Limits)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the first byte of a request to the end of its header section. Then the
-    /// stream is reset with `H3_REQUEST_REJECTED`: nobody has seen the request.
+    /// The time from the first byte of a request to the end of its header section. Then the stream
+    /// is reset with `H3_REQUEST_REJECTED`, because the application has not seen the request.
     ///
-    /// 60 s, as `client_header_timeout` of nginx.
+    /// 60 s, like `client_header_timeout` of nginx.
     pub request_headers: Option<Duration>,
-    /// Without a byte of a request's body while the application waits for one. Then
+    /// The time without a byte of a request's body while the application waits for one. Then
     /// reading fails and the stream is reset with `H3_REQUEST_INCOMPLETE`.
     ///
-    /// 60 s, as `client_body_timeout` of nginx.
+    /// 60 s, like `client_body_timeout` of nginx.
     pub request_body: Option<Duration>,
-    /// Without an acknowledged byte of a response while the client holds it up: it
-    /// gives no credit, or acknowledges nothing. A response that waits for others of
-    /// the same connection is not held up by the client as long as those get on. Then
-    /// the stream is reset with `H3_REQUEST_CANCELLED` and its body dropped.
+    /// The time without an acknowledged byte of a response while the client holds it up, because it
+    /// gives no flow control credit or acknowledges nothing. A response that waits for others of
+    /// the same connection is not held up by the client as long as those make progress. Then the
+    /// stream is reset with `H3_REQUEST_CANCELLED` and its body dropped.
     ///
-    /// 60 s, as `send_timeout` of nginx.
+    /// 60 s, like `send_timeout` of nginx.
     pub response: Option<Duration>,
-    /// Bytes a second that a client has to send of a body, or to take of a response,
-    /// while it is waited for; the average over five times `request_body` or
-    /// `response`. A byte now and then would hold a request for ever otherwise. Zero
-    /// asks for none.
+    /// The minimum rate at which a client must send a body or accept a response while we wait for
+    /// it, in bytes per second, on average over five times `request_body` or `response`. Without
+    /// it, a byte now and then would keep a request open for ever. Zero means no minimum.
     ///
-    /// 240, as `minBytesPerSecond` of IIS and the minimum rates of Kestrel.
+    /// 240, like `minBytesPerSecond` of IIS and the minimum data rates of Kestrel.
     pub min_rate: u32,
-    /// Without a request under way, however often the client shows that it is there.
-    /// Then the connection says GOAWAY and, a second later, closes with `H3_NO_ERROR`.
+    /// The time without a request in progress, however often the client sends packets that keep the
+    /// connection alive. Then the server sends GOAWAY and, a second later, closes the connection
+    /// with `H3_NO_ERROR`.
     ///
-    /// 75 s, as `keepalive_timeout` of nginx.
+    /// 75 s, like `keepalive_timeout` of nginx.
     pub idle: Option<Duration>,
-    /// From the second call of [`Connection::shutdown`](crate::Connection::shutdown)
-    /// to the end of the connection, whatever is left then.
+    /// The time from the second call of [`Connection::shutdown`](crate::Connection::shutdown) until
+    /// the connection is closed, whatever is still in progress.
     ///
-    /// `None`, as `worker_shutdown_timeout` of nginx: who shuts a server down says how
+    /// `None`, like `worker_shutdown_timeout` of nginx: whoever shuts a server down decides how
     /// long it may take.
     pub drain: Option<Duration>,
 }
@@ -64,11 +64,11 @@ impl Default for Timeouts {
     }
 }
 
-/// Samples in the shortest of the deadlines.
+/// How often progress is sampled within the shortest deadline.
 const SAMPLES: u32 = 16;
 
 impl Timeouts {
-    /// No deadline at all.
+    /// Returns timeouts without any deadline.
     #[must_use]
     pub const fn none() -> Self {
         Self {
@@ -81,8 +81,8 @@ impl Timeouts {
         }
     }
 
-    /// What lies between two samples.
-    pub(crate) fn interval(&self) -> Duration {
+    /// Returns the time between two samples.
+    pub(crate) fn sample_interval(&self) -> Duration {
         let all = [
             self.request_headers,
             self.request_body,
@@ -94,39 +94,39 @@ impl Timeouts {
         part.clamp(Duration::from_millis(1), Duration::from_secs(5))
     }
 
-    pub(crate) fn of_body(&self) -> Option<Patience> {
-        self.patience(self.request_body)
+    pub(crate) fn request_body_limits(&self) -> Option<ProgressLimits> {
+        self.progress_limits(self.request_body)
     }
 
-    pub(crate) fn of_response(&self) -> Option<Patience> {
-        self.patience(self.response)
+    pub(crate) fn response_limits(&self) -> Option<ProgressLimits> {
+        self.progress_limits(self.response)
     }
 
-    fn patience(&self, silence: Option<Duration>) -> Option<Patience> {
-        Some(Patience {
-            silence: silence?,
+    fn progress_limits(&self, timeout: Option<Duration>) -> Option<ProgressLimits> {
+        Some(ProgressLimits {
+            timeout: timeout?,
             min_rate: self.min_rate,
         })
     }
 }
 
-/// What a client did not do in time ([`Timeouts`]).
+/// A deadline of [`Timeouts`] that a client missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// Send the rest of a header section ([`Timeouts::request_headers`]).
+    /// The header section was not complete in time ([`Timeouts::request_headers`]).
     RequestHeaders,
-    /// Send more of a body that is being read ([`Timeouts::request_body`]).
+    /// No more of the body arrived in time ([`Timeouts::request_body`]).
     RequestBody,
-    /// Take more of a response ([`Timeouts::response`]).
+    /// No more of the response was accepted in time ([`Timeouts::response`]).
     Response,
 }
 
 impl fmt::Display for Deadline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::RequestHeaders => "the client took too long to send a request's headers",
-            Self::RequestBody => "the client sent nothing, or too little, of the request's body",
-            Self::Response => "the client took nothing, or too little, of the response",
+            Self::RequestHeaders => "timed out while receiving the request headers",
+            Self::RequestBody => "timed out while receiving the request body",
+            Self::Response => "timed out while sending the response",
         })
     }
 }
@@ -136,14 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_follow_the_shortest_deadline() {
+    fn sample_interval_follows_the_shortest_deadline() {
         let default = Timeouts::default();
-        assert_eq!(default.interval(), Duration::from_millis(3_750));
+        assert_eq!(default.sample_interval(), Duration::from_millis(3_750));
         let short = Timeouts {
             response: Some(Duration::from_millis(160)),
             ..default
         };
-        assert_eq!(short.interval(), Duration::from_millis(10));
-        assert_eq!(Timeouts::none().interval(), Duration::from_secs(5));
+        assert_eq!(short.sample_interval(), Duration::from_millis(10));
+        assert_eq!(Timeouts::none().sample_interval(), Duration::from_secs(5));
     }
 }

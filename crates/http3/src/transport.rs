@@ -1,5 +1,5 @@
-//! What HTTP/3 asks of a transport. [`clearway_quic::connection::Connection`] is
-//! the one; a stand-in serves fuzzers.
+//! The interface to the QUIC transport. [`clearway_quic::connection::Connection`] implements it;
+//! tests and fuzzers use a transport in memory.
 
 use bytes::Bytes;
 use clearway_quic::Instant;
@@ -9,64 +9,64 @@ use clearway_quic::stream::{
     Directionality, Priority, ReadError, SendProgress, StreamId, WriteError,
 };
 
-/// Streams and datagrams. The meaning of each method is that of the method of
-/// [`Connection`] with the same name.
+/// The streams and datagrams of a connection. Each method means what the method of [`Connection`]
+/// with the same name does.
 pub trait Transport {
-    /// Opens a stream, unless the peer's limit is reached.
+    /// Opens a stream. Returns `None` while the peer's stream limit is reached.
     fn open(&mut self, directionality: Directionality) -> Option<StreamId>;
-    /// The next stream the peer opened.
+    /// Returns the next stream that the peer opened.
     fn accept(&mut self, directionality: Directionality) -> Option<StreamId>;
-    /// Buffers a copy of the front of `data`.
+    /// Buffers a copy of the front of `data`. Returns how many bytes were accepted.
     ///
     /// # Errors
     /// See [`WriteError`].
     fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError>;
-    /// Like `write` without a copy; advances `data`.
+    /// Like `write`, without a copy; advances `data` past what was accepted.
     ///
     /// # Errors
     /// See [`WriteError`].
     fn write_chunk(&mut self, id: StreamId, data: &mut Bytes) -> Result<usize, WriteError>;
-    /// Ends the stream.
+    /// Finishes the stream.
     ///
     /// # Errors
     /// See [`WriteError`].
     fn finish(&mut self, id: StreamId) -> Result<(), WriteError>;
-    /// Abandons sending.
+    /// Resets the sending side.
     ///
     /// # Errors
     /// See [`WriteError`].
     fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError>;
-    /// Abandons receiving.
+    /// Asks the peer to stop sending.
     ///
     /// # Errors
     /// See [`ReadError`].
     fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError>;
-    /// Hands out at most `max` bytes; `None` = the stream has ended.
+    /// Returns at most `max` bytes of received data, or `None` at the end of the stream.
     ///
     /// # Errors
     /// See [`ReadError`].
     fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError>;
-    /// Whether there is data to read; `false` = the stream has ended.
+    /// Returns whether there is data to read; `false` at the end of the stream.
     ///
     /// # Errors
     /// See [`ReadError`].
     fn peek(&mut self, id: StreamId) -> Result<bool, ReadError>;
-    /// How far what was written on a stream has come.
+    /// Returns how much of the data written on a stream was sent and acknowledged.
     fn send_progress(&self, id: StreamId) -> Option<SendProgress>;
-    /// Bytes of stream data sent so far, each counted once.
+    /// Returns the bytes of stream data sent so far, without retransmissions.
     fn stream_bytes_sent(&self) -> u64;
-    /// Changes how a stream is scheduled.
+    /// Sets the priority of a stream.
     fn set_priority(&mut self, id: StreamId, priority: Priority);
     /// Queues a DATAGRAM frame.
     ///
     /// # Errors
     /// See [`SendDatagramError`].
     fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError>;
-    /// The next DATAGRAM received.
+    /// Returns the payload of the next received DATAGRAM frame.
     fn recv_datagram(&mut self) -> Option<Bytes>;
-    /// Largest DATAGRAM that can be sent now.
+    /// Returns the largest DATAGRAM payload that can be sent now, in bytes.
     fn max_datagram_size(&self) -> Option<usize>;
-    /// Whether the server took our 0-RTT data, once known.
+    /// Returns whether the server accepted 0-RTT data, once that is known.
     fn zero_rtt_accepted(&self) -> Option<bool>;
     /// Closes the connection with an application error code.
     fn close(&mut self, now: Instant, code: u64, reason: &[u8]);

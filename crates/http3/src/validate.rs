@@ -1,7 +1,7 @@
-//! What makes a message malformed (RFC 9114 §4.1.2–4.4, §10.3; RFC 9110 §5).
+//! Checks whether a message is malformed (RFC 9114 §4.1.2–4.4, §10.3; RFC 9110 §5).
 //!
-//! The rules are strict on purpose: a message that gets through here can be written
-//! as HTTP/1.1 without becoming another message.
+//! The rules are strict on purpose: a message that passes can be written as HTTP/1.1 without
+//! turning into another message.
 
 use bytes::Bytes;
 
@@ -12,7 +12,7 @@ use crate::qpack::Field;
 
 type Result<T> = core::result::Result<T, StreamError>;
 
-/// Which section a field stands in.
+/// The section that a field is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
     Request,
@@ -20,7 +20,7 @@ enum Section {
     Trailers,
 }
 
-/// Makes a request of a decoded header section.
+/// Converts a decoded header section to a request.
 pub(crate) fn request(section: Vec<Field>) -> Result<Request> {
     let mut request = Request::default();
     let mut seen = 0_u8;
@@ -31,13 +31,13 @@ pub(crate) fn request(section: Vec<Field>) -> Result<Request> {
             b":authority" => (&mut request.authority, 4),
             b":path" => (&mut request.path, 8),
             b":protocol" => (&mut request.protocol, 16),
-            _ => return malformed("an undefined pseudo-header field in a request"),
+            _ => return malformed("undefined pseudo-header field in a request"),
         };
         if seen & bit != 0 {
-            return malformed("a pseudo-header field comes twice");
+            return malformed("duplicate pseudo-header field");
         }
         if value.is_empty() {
-            return malformed("an empty pseudo-header field");
+            return malformed("empty pseudo-header field");
         }
         seen |= bit;
         *slot = value;
@@ -48,15 +48,15 @@ pub(crate) fn request(section: Vec<Field>) -> Result<Request> {
     Ok(request)
 }
 
-/// Makes a response of a decoded header section.
+/// Converts a decoded header section to a response.
 pub(crate) fn response(section: Vec<Field>) -> Result<Response> {
     let mut response = Response::default();
     response.fields = split_pseudo(section, |name, value| {
         if name != b":status" {
-            return malformed("an undefined pseudo-header field in a response");
+            return malformed("undefined pseudo-header field in a response");
         }
         if response.status != 0 {
-            return malformed("a pseudo-header field comes twice");
+            return malformed("duplicate pseudo-header field");
         }
         response.status = status(&value)?;
         Ok(())
@@ -65,10 +65,10 @@ pub(crate) fn response(section: Vec<Field>) -> Result<Response> {
     Ok(response)
 }
 
-/// Checks a request, received or about to be sent.
+/// Checks a request that was received or is about to be sent.
 pub(crate) fn check_request(request: &Request) -> Result<()> {
     if !is_token(&request.method) {
-        return malformed("no method, or not a token");
+        return malformed("missing or invalid :method (expected a token)");
     }
     check_fields(&request.fields, Section::Request)?;
     if request.is_connect() && request.protocol.is_empty() {
@@ -76,10 +76,10 @@ pub(crate) fn check_request(request: &Request) -> Result<()> {
     }
     if !request.protocol.is_empty() {
         if !request.is_connect() {
-            return malformed(":protocol without CONNECT");
+            return malformed(":protocol is only allowed with CONNECT");
         }
         if !is_token(&request.protocol) {
-            return malformed(":protocol is not a token");
+            return malformed("invalid :protocol (expected a token)");
         }
     }
     check_scheme(&request.scheme)?;
@@ -87,37 +87,37 @@ pub(crate) fn check_request(request: &Request) -> Result<()> {
     check_authority(request)
 }
 
-/// Checks a response, received or about to be sent.
+/// Checks a response that was received or is about to be sent.
 pub(crate) fn check_response(response: &Response) -> Result<()> {
     match response.status {
-        101 => malformed("101 does not exist in HTTP/3"),
+        101 => malformed("status 101 (Switching Protocols) is not allowed in HTTP/3"),
         100..=999 => check_fields(&response.fields, Section::Response),
-        _ => malformed("no status code of three digits"),
+        _ => malformed("missing or invalid :status (expected three digits)"),
     }
 }
 
-/// Checks a trailer section, received or about to be sent.
+/// Checks a trailer section that was received or is about to be sent.
 pub(crate) fn check_trailers(fields: &[Field]) -> Result<()> {
     check_fields(fields, Section::Trailers)
 }
 
-/// The content-length a section announces (RFC 9110 §8.6). Repeated, it must say
-/// the same.
+/// Returns the content-length of a section (RFC 9110 §8.6). If it is repeated, all values must be
+/// equal.
 pub(crate) fn content_length(fields: &[Field]) -> Result<Option<u64>> {
     let mut length = None;
     for field in fields.iter().filter(|f| f.name == "content-length") {
         let Some(value) = decimal(&field.value) else {
-            return malformed("content-length is not a number");
+            return malformed("invalid content-length (expected a decimal number)");
         };
         if length.is_some_and(|length| length != value) {
-            return malformed("two content-lengths");
+            return malformed("conflicting content-length fields");
         }
         length = Some(value);
     }
     Ok(length)
 }
 
-/// Hands the pseudo-header fields at the front to `take`; answers the others.
+/// Passes the pseudo-header fields at the front to `take`, and returns the other fields.
 fn split_pseudo(
     mut section: Vec<Field>,
     mut take: impl FnMut(&[u8], Bytes) -> Result<()>,
@@ -133,10 +133,10 @@ fn split_pseudo(
 /// RFC 9114 §4.4.
 fn check_connect(request: &Request) -> Result<()> {
     if !request.scheme.is_empty() || !request.path.is_empty() {
-        return malformed("CONNECT with :scheme or :path");
+        return malformed(":scheme and :path are not allowed with CONNECT");
     }
     if request.authority.is_empty() {
-        return malformed("CONNECT without :authority");
+        return malformed("CONNECT requires :authority");
     }
     check_authority(request)
 }
@@ -146,8 +146,8 @@ fn check_scheme(scheme: &[u8]) -> Result<()> {
     let rest = |b: &u8| b.is_ascii_alphanumeric() || b"+-.".contains(b);
     match scheme.split_first() {
         Some((first, others)) if first.is_ascii_alphabetic() && others.iter().all(rest) => Ok(()),
-        Some(_) => malformed(":scheme is not a scheme"),
-        None => malformed("no :scheme"),
+        Some(_) => malformed("invalid :scheme"),
+        None => malformed("missing :scheme"),
     }
 }
 
@@ -155,46 +155,46 @@ fn check_scheme(scheme: &[u8]) -> Result<()> {
 fn check_path(request: &Request) -> Result<()> {
     let path = &request.path;
     if path.is_empty() {
-        return malformed("no :path");
+        return malformed("missing :path");
     }
     let visible = |b: &u8| (0x21..=0x7e).contains(b) && *b != b'#';
     if !path.iter().all(visible) {
-        return malformed(":path has a character it can't have");
+        return malformed("invalid character in :path");
     }
     let asterisk = *path == "*" && request.method == "OPTIONS";
     if is_http(&request.scheme) && path.first() != Some(&b'/') && !asterisk {
-        return malformed(":path does not begin with a slash");
+        return malformed(":path must begin with \"/\"");
     }
     Ok(())
 }
 
-/// RFC 9114 §4.3.1: there is one, no userinfo, and `host` says the same.
+/// RFC 9114 §4.3.1: there is an authority, without userinfo, and `host` is the same.
 fn check_authority(request: &Request) -> Result<()> {
     let mut hosts = request.fields.iter().filter(|f| f.name == "host");
     let host = hosts.next().map(|f| &f.value);
     if hosts.next().is_some() {
-        return malformed("two host fields");
+        return malformed("duplicate host field");
     }
     let http = is_http(&request.scheme);
     if host.is_some_and(Bytes::is_empty) && http {
-        return malformed("an empty host field");
+        return malformed("empty host field");
     }
     let authority = Some(&request.authority).filter(|a| !a.is_empty());
     match (authority, host) {
         (Some(authority), Some(host)) if authority != host => {
-            return malformed(":authority and host differ");
+            return malformed(":authority and host field differ");
         }
-        (None, None) if http => return malformed("neither :authority nor host"),
+        (None, None) if http => return malformed("missing :authority or host field"),
         (Some(_) | None, Some(_) | None) => {}
     }
     let Some(authority) = authority.or(host) else {
         return Ok(());
     };
     if !authority.iter().all(|&b| is_authority_byte(b)) {
-        return malformed("the authority has a character it can't have");
+        return malformed("invalid character in :authority or host field");
     }
     if authority.contains(&b'@') && (http || request.scheme.is_empty()) {
-        return malformed("userinfo in the authority");
+        return malformed("userinfo is not allowed in :authority or host field");
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn is_http(scheme: &[u8]) -> bool {
     scheme.eq_ignore_ascii_case(b"https") || scheme.eq_ignore_ascii_case(b"http")
 }
 
-/// RFC 3986 §3.2: unreserved, sub-delims, percent, and what separates the parts.
+/// RFC 3986 §3.2: unreserved, sub-delims, percent, and the delimiters of the parts.
 fn is_authority_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]@".contains(&byte)
 }
@@ -219,40 +219,42 @@ fn check_fields(fields: &[Field], section: Section) -> Result<()> {
 
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() {
-        return malformed("an empty field name");
+        return malformed("empty field name");
     }
     match name.iter().find(|&&b| !NAME.get(b)) {
         None => Ok(()),
-        Some(b':') => malformed("a pseudo-header field out of place"),
-        Some(b) if b.is_ascii_uppercase() => malformed("an uppercase field name"),
-        Some(_) => malformed("a field name has a character it can't have"),
+        Some(b':') => {
+            malformed("pseudo-header field after a regular field or in a trailer section")
+        }
+        Some(b) if b.is_ascii_uppercase() => malformed("uppercase letter in a field name"),
+        Some(_) => malformed("invalid character in a field name"),
     }
 }
 
-/// The `field-value` of RFC 9110 §5.5: no control characters, no blanks at its ends.
+/// The `field-value` of RFC 9110 §5.5: no control characters, no leading or trailing whitespace.
 fn check_value(value: &[u8]) -> Result<()> {
     let blank = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
     if blank(value.first()) || blank(value.last()) {
-        return malformed("a field value begins or ends with a blank");
+        return malformed("field value with leading or trailing whitespace");
     }
     if value.iter().all(|&b| VALUE.get(b)) {
         Ok(())
     } else {
-        malformed("a field value has a character it can't have")
+        malformed("invalid character in a field value")
     }
 }
 
-/// RFC 9114 §4.2 (fields of the connection), RFC 9110 §6.5.1 (trailers).
+/// RFC 9114 §4.2 (connection-specific fields), RFC 9110 §6.5.1 (trailers).
 fn check_place(field: &Field, section: Section) -> Result<()> {
     match &field.name[..] {
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-            malformed("a field of the connection")
+            malformed("connection-specific field")
         }
         b"te" if section != Section::Request || field.value != "trailers" => {
-            malformed("te says more than \"trailers\"")
+            malformed("te may only be \"trailers\", and only in a request")
         }
         b"content-length" | b"host" if section == Section::Trailers => {
-            malformed("a field that trailers can't have")
+            malformed("field is not allowed in a trailer section")
         }
         _ => Ok(()),
     }
@@ -262,11 +264,11 @@ fn status(value: &[u8]) -> Result<u16> {
     let code = (value.len() == 3).then(|| decimal(value)).flatten();
     match code.and_then(|code| u16::try_from(code).ok()) {
         Some(code @ 100..) => Ok(code),
-        Some(_) | None => malformed(":status is not three digits"),
+        Some(_) | None => malformed("invalid :status (expected three digits)"),
     }
 }
 
-/// A number of digits only.
+/// Parses a decimal number that consists of digits only.
 fn decimal(value: &[u8]) -> Option<u64> {
     if value.is_empty() {
         return None;
@@ -309,7 +311,7 @@ static NAME: ByteMap<bool> = {
     ByteMap::new(table)
 };
 
-/// Characters of a field value: visible, blank, tab, or beyond ASCII.
+/// Characters of a field value: visible, space, tab, or beyond ASCII.
 #[expect(
     clippy::indexing_slicing,
     reason = "done while compiling, which fails if it panics"

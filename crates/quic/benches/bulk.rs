@@ -7,16 +7,17 @@
 //! valgrind --tool=callgrind target/release/deps/bulk-* 64   # instructions
 //! ```
 
-mod pair;
+mod allocations;
 
 use std::time::Instant as Clock;
 
 use bytes::Bytes;
+use clearway_quic::Role;
 use clearway_quic::stream::{Directionality, ReadError, WriteError};
-use pair::Pair;
+use clearway_testing::DirectPair;
 
 /// The server sends `total` bytes; the client reads them all.
-fn bulk(pair: &mut Pair, total: u64) {
+fn bulk(pair: &mut DirectPair, total: u64) {
     let block = Bytes::from(vec![7; 1 << 20]);
     let id = pair
         .client
@@ -24,7 +25,7 @@ fn bulk(pair: &mut Pair, total: u64) {
         .expect("a stream");
     pair.client.write(id, b"go").expect("writes");
     while pair.server.accept(Directionality::Bidirectional).is_none() {
-        pair.turn(false);
+        pair.send_from(Role::Client);
     }
     let (mut written, mut read) = (0, 0);
     while read < total {
@@ -36,7 +37,7 @@ fn bulk(pair: &mut Pair, total: u64) {
             }
         }
         while pair.server.poll_event().is_some() {}
-        pair.turn(true);
+        pair.send_from(Role::Server);
         loop {
             match pair.client.read_chunk(id, usize::MAX) {
                 Ok(Some(chunk)) => read += chunk.len() as u64,
@@ -45,7 +46,7 @@ fn bulk(pair: &mut Pair, total: u64) {
             }
         }
         while pair.client.poll_event().is_some() {}
-        pair.turn(false);
+        pair.send_from(Role::Client);
     }
 }
 
@@ -53,13 +54,13 @@ fn main() {
     let mib: u64 = std::env::args()
         .find_map(|arg| arg.parse().ok())
         .unwrap_or(1024);
-    let mut pair = Pair::new(|_| {});
+    let mut pair = DirectPair::new(|_| {});
     bulk(&mut pair, 32 << 20);
     pair.packets = 0;
-    let (allocations, begin) = (pair::allocations(), Clock::now());
+    let (before, begin) = (allocations::count(), Clock::now());
     bulk(&mut pair, mib << 20);
     let nanos = begin.elapsed().as_nanos() as f64;
-    let allocations = pair::allocations() - allocations;
+    let allocations = allocations::count() - before;
     let packets = pair.packets as f64;
     println!(
         "{mib} MiB in {packets} packets: {:.0} ns a packet both ends together, {:.2} Gbit/s, {:.4} allocations a packet; window {} bytes, mtu {}",

@@ -7,13 +7,14 @@
 //! cargo bench -p clearway-quic --bench streams -- 100000 65535    # streams, parallel
 //! ```
 
-mod pair;
+mod allocations;
 
 use std::time::Instant as Clock;
 
+use clearway_quic::Role;
 use clearway_quic::connection::{Connection, Event};
 use clearway_quic::stream::{Directionality, ReadError, StreamEvent, StreamId};
-use pair::Pair;
+use clearway_testing::DirectPair;
 
 /// Reads what there is; true at the end of the stream.
 fn ends(connection: &mut Connection, id: StreamId) -> bool {
@@ -46,7 +47,7 @@ fn serve(server: &mut Connection) {
 }
 
 /// `total` requests of a byte, `parallel` at a time.
-fn requests(pair: &mut Pair, total: u64, parallel: u64) {
+fn requests(pair: &mut DirectPair, total: u64, parallel: u64) {
     let (mut asked, mut answered) = (0, 0);
     while answered < total {
         while asked < total && asked - answered < parallel {
@@ -56,9 +57,9 @@ fn requests(pair: &mut Pair, total: u64, parallel: u64) {
             say(&mut pair.client, id);
             asked += 1;
         }
-        pair.turn(false);
+        pair.send_from(Role::Client);
         serve(&mut pair.server);
-        pair.turn(true);
+        pair.send_from(Role::Server);
         while let Some(event) = pair.client.poll_event() {
             if let Event::Stream(StreamEvent::Readable(id)) = event {
                 answered += u64::from(ends(&mut pair.client, id));
@@ -68,12 +69,12 @@ fn requests(pair: &mut Pair, total: u64, parallel: u64) {
 }
 
 fn measure(total: u64, parallel: u64) {
-    let mut pair = Pair::new(|config| config.streams.max_bidi_streams = parallel);
+    let mut pair = DirectPair::new(|config| config.streams.max_bidi_streams = parallel);
     pair.packets = 0;
-    let (allocations, begin) = (pair::allocations(), Clock::now());
+    let (before, begin) = (allocations::count(), Clock::now());
     requests(&mut pair, total, parallel);
     let nanos = begin.elapsed().as_nanos() as f64;
-    let allocations = pair::allocations() - allocations;
+    let allocations = allocations::count() - before;
     println!(
         "{total} streams, {parallel} at a time: {:.0} ns, {:.2} allocations, {:.3} packets a stream, both ends together",
         nanos / total as f64,

@@ -32,28 +32,28 @@ pub(crate) enum Load {
     Idle,
 }
 
-/// How long and how many.
+/// The duration and size of a load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) seconds: f64,
     pub(crate) idle: u64,
 }
 
-/// What one run came to.
+/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Sample {
-    /// The figure the load is about; [`Load::unit`].
+    /// The measured figure, in [`Load::unit`].
     pub(crate) value: f64,
-    /// The same of the client, where that differs: memory.
+    /// The figure of the client, if it is measured separately: memory.
     pub(crate) client_value: Option<f64>,
-    /// Processor time of the server; [`Load::cpu_unit`].
+    /// Processor time of the server, in [`Load::cpu_unit`].
     pub(crate) server_cpu: Option<f64>,
-    /// Processor time of the client, its start included.
+    /// Processor time of the client, including its start.
     pub(crate) client_cpu: Option<f64>,
 }
 
 impl Load {
-    /// In the table's order.
+    /// All loads, in the order of the table.
     pub(crate) const ALL: [Self; 7] = [
         Self::Bulk,
         Self::BulkHttp3,
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// What a sample's value counts.
+    /// The unit of a sample.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::Bulk | Self::BulkHttp3 => "Gbit/s",
@@ -86,7 +86,7 @@ impl Load {
         }
     }
 
-    /// What processor time is counted in.
+    /// The unit of processor time.
     pub(crate) fn cpu_unit(self) -> &'static str {
         match self {
             Self::Bulk | Self::BulkHttp3 => "s/GB",
@@ -105,7 +105,7 @@ impl Load {
         matches!(self, Self::BulkHttp3 | Self::RequestsHttp3)
     }
 
-    /// Whether a stack can have it.
+    /// Whether a stack supports the load.
     pub(crate) fn suits(self, stack: &Stack) -> bool {
         stack.http3 || !self.is_http3()
     }
@@ -134,7 +134,7 @@ impl Load {
         options
     }
 
-    /// One run.
+    /// Runs the load once.
     pub(crate) fn measure(
         self,
         stack: &Stack,
@@ -182,7 +182,7 @@ impl Load {
         self.sample(&serde_json::from_str(line)?, server_cpu, client_cpu)
     }
 
-    /// From a client's report and both sides' processor time.
+    /// Computes a sample from a client's report and the processor time of both sides.
     fn sample(self, report: &Value, server_cpu: f64, client_cpu: f64) -> Result<Sample> {
         let number = |key: &str| {
             let value = report[key].as_f64();
@@ -196,7 +196,10 @@ impl Load {
             Self::Handshakes | Self::Handshakes64 => (number("handshakes")?, 1.0, 1e3),
             Self::Idle => (0.0, 0.0, 0.0),
         };
-        ensure!(done > 0.0 && seconds > 0.0, "nothing was done: {report}");
+        ensure!(
+            done > 0.0 && seconds > 0.0,
+            "nothing was measured: {report}"
+        );
         Ok(Sample {
             value: done * value_scale / seconds,
             client_value: None,
@@ -206,12 +209,15 @@ impl Load {
     }
 }
 
-/// Memory's growth by idle connections, on both sides.
+/// Measures how much memory idle connections take, on both sides.
 fn idle(server: &Process, mut client: Process, count: u64) -> Result<Sample> {
     let event = |client: &mut Process, name: &str| -> Result<()> {
         let line = client.line()?;
         let object: Value = serde_json::from_str(&line)?;
-        ensure!(object["event"] == name, "not {name}: {line}");
+        ensure!(
+            object["event"] == name,
+            "expected the event {name}, found: {line}"
+        );
         Ok(())
     };
     event(&mut client, "ready")?;

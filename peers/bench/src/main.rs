@@ -1,5 +1,5 @@
-//! Measures Clearway and its rivals side by side, each server and client a process pinned to a
-//! core of its own, loads one after the other and stacks in turns, and prints one table.
+//! Measures Clearway and other stacks side by side. Each server and client is a process pinned to a
+//! core of its own; loads run one after the other, and stacks in turns. Prints a table.
 
 mod load;
 mod process;
@@ -19,25 +19,25 @@ use table::{Row, Table};
 #[derive(Debug, Parser)]
 #[command(name = "bench", version)]
 struct Arguments {
-    /// A look only: one round of one second, 200 idle connections
+    /// Quick check: one round of one second, 200 idle connections
     #[arg(long)]
     quick: bool,
-    /// Times each stack has each load [default: 5]
+    /// Runs of each load for each stack [default: 5]
     #[arg(long)]
     rounds: Option<usize>,
     /// Seconds of a timed load [default: 5]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Idle connections held [default: 10000]
+    /// Idle connections [default: 10000]
     #[arg(long)]
     idle: Option<u64>,
-    /// This load only; may be given again
+    /// Only this load; can be repeated
     #[arg(long = "load")]
     loads: Vec<Load>,
-    /// This stack only; may be given again
+    /// Only this stack; can be repeated
     #[arg(long = "stack")]
     stacks: Vec<String>,
-    /// Measure rivals with their best settings, too
+    /// Also measure other stacks with their best settings
     #[arg(long)]
     tuned: bool,
     /// Core of the servers
@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures and prints; how many samples failed.
+/// Measures, prints, and returns how many samples failed.
 fn run(arguments: &Arguments) -> Result<usize> {
     let (rounds, seconds, idle) = if arguments.quick {
         (1, 1.0, 200)
@@ -82,7 +82,7 @@ fn run(arguments: &Arguments) -> Result<usize> {
     stacks.retain(|stack| {
         arguments.stacks.is_empty() || arguments.stacks.iter().any(|name| name == stack.name)
     });
-    ensure!(!stacks.is_empty(), "no stack is built");
+    ensure!(!stacks.is_empty(), "no stack is built: run peers/build.sh");
     let loads = match arguments.loads.as_slice() {
         [] => Load::ALL.to_vec(),
         chosen => chosen.to_vec(),

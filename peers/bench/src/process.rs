@@ -1,4 +1,4 @@
-//! Pinned processes, and what the kernel knows of them.
+//! Pinned processes, and their memory and processor time.
 
 use std::{
     fs::{self, File},
@@ -16,17 +16,17 @@ use crate::stack::Stack;
 /// Clock ticks a second in /proc, the same on every Linux (USER_HZ).
 const TICKS: f64 = 100.0;
 
-/// Time between two looks at a process.
+/// Time between two polls of a process.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Which core is whose.
+/// The cores of servers and clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cores {
     pub(crate) server: usize,
     pub(crate) client: usize,
 }
 
-/// A running process; ends with the value.
+/// A running process; it is stopped on drop.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -60,7 +60,7 @@ impl Process {
         })
     }
 
-    /// The next line it prints.
+    /// Returns the next line it prints.
     pub(crate) fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
@@ -80,12 +80,12 @@ impl Process {
         Ok(input.flush()?)
     }
 
-    /// Seconds of processor time it has used.
+    /// Returns the processor time it has used, in seconds.
     pub(crate) fn cpu(&self) -> Result<f64> {
         Ok(self.stat()?.cpu)
     }
 
-    /// Bytes of memory it occupies.
+    /// Returns its resident memory, in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -94,7 +94,8 @@ impl Process {
         Ok(kib * 1024)
     }
 
-    /// Reads all it prints until it ends; that, and the seconds of processor time it has used.
+    /// Reads everything it prints until it ends. Returns that, and the processor time it has used,
+    /// in seconds.
     pub(crate) fn finish(mut self) -> Result<(String, f64)> {
         let mut text = String::new();
         self.output.read_to_string(&mut text)?;
@@ -119,7 +120,7 @@ impl Process {
         ))?)
     }
 
-    /// The last thing it complained of.
+    /// Returns the last line on standard error.
     fn complaint(&self) -> String {
         last_line(&self.complaints)
     }
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stat_line_is_read_past_any_name() {
+    fn stat_line_with_any_process_name_is_parsed() {
         let line = "7 (a) (b) c) Z 1 7 7 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 5";
         let expected = Stat {
             ended: true,

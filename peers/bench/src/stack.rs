@@ -1,4 +1,4 @@
-//! The programs that are measured.
+//! The measured programs.
 
 use std::{
     path::{Path, PathBuf},
@@ -7,28 +7,28 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-/// Where programs that cargo does not build are, below the home folder.
+/// The folder of programs that cargo does not build, below the home folder.
 const PROGRAMS: &str = ".cache/clearway/bin";
 
-/// One stack's program.
+/// The program of a stack.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     pub(crate) name: &'static str,
     pub(crate) program: PathBuf,
-    /// Whether it speaks HTTP/3.
+    /// Whether it supports HTTP/3.
     pub(crate) http3: bool,
-    /// What it is given instead of its defaults.
+    /// Arguments that replace its defaults.
     pub(crate) tuning: &'static [&'static str],
 }
 
-/// Windows that no loopback fills, and socket buffers for the bursts of 64 handshakes.
+/// Windows that are not filled on loopback, and socket buffers for bursts of 64 handshakes.
 const TUNING: [&str; 4] = ["--window", "16777216", "--socket-buffer", "4194304"];
 
-/// The key exchange of the rivals on rustls, which as they are built here know no other.
+/// The key exchange of other stacks on rustls, which support only this one as they are built here.
 const X25519: [&str; 1] = ["--x25519"];
 
-/// The stacks whose programs are built, once more with their best settings if wanted; says which
-/// are not.
+/// Returns the stacks whose programs are built, and again with their best settings if requested.
+/// Prints which are not built.
 pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>> {
     let ours = std::env::current_exe()?;
     let home = || Path::new(&std::env::var_os("HOME").unwrap_or_default()).join(PROGRAMS);
@@ -73,7 +73,7 @@ pub(crate) fn found(programs: Option<PathBuf>, tuned: bool) -> Result<Vec<Stack>
     Ok(stacks)
 }
 
-/// Has quinn's raw program write certificates.
+/// Lets quinn's raw program write certificates.
 pub(crate) fn certify(folder: &Path) -> Result<()> {
     let program = std::env::current_exe()?.with_file_name("peer-quinn");
     let status = Command::new(&program)
@@ -83,7 +83,7 @@ pub(crate) fn certify(folder: &Path) -> Result<()> {
     let status = status.with_context(|| format!("starting {}", program.display()))?;
     ensure!(
         status.success(),
-        "{} made no certificates",
+        "{} failed to write certificates",
         program.display()
     );
     Ok(())

@@ -10,7 +10,7 @@ use crate::{Load, Sample};
 /// The stack that the others are compared with.
 const OURS: &str = "clearway";
 
-/// One stack under one load.
+/// The samples of a stack under a load.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     pub(crate) load: Load,
@@ -35,7 +35,7 @@ impl Row {
     }
 }
 
-/// The middle of some figures, and how far they spread about it.
+/// The median of figures, and their spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Summary {
     median: f64,
@@ -60,24 +60,24 @@ impl Summary {
     }
 }
 
-/// All that was measured.
+/// All samples.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
 }
 
 impl Table {
-    /// Samples that failed.
+    /// Returns the number of failed samples.
     pub(crate) fn failures(&self) -> usize {
         self.rows.iter().map(|row| row.failures.len()).sum()
     }
 
-    /// Every sample.
+    /// Returns every sample as JSON.
     pub(crate) fn json(&self) -> Result<String> {
         Ok(serde_json::to_string_pretty(&self.rows)?)
     }
 
-    /// Clearway's median under the same load.
+    /// Returns Clearway's median under the same load.
     fn ours(&self, load: Load) -> Option<f64> {
         let row = self
             .rows
@@ -87,7 +87,7 @@ impl Table {
     }
 }
 
-/// A figure in four characters or so.
+/// Formats a figure in about four characters.
 fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_and_the_spread() {
+    fn median_and_spread_are_computed() {
         let summary = Summary::of(&mut [3.0, 1.0, 2.0]).unwrap();
         assert_eq!(
             summary,

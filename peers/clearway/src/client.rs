@@ -139,7 +139,7 @@ impl Stack for Client {
         } = &self.options;
         let name = ServerName::try_from(server_name.clone())?;
         let known = poll_fn(|cx| {
-            self.sessions.poll_known(&name, cx, |known| {
+            self.sessions.poll_stored(&name, cx, |known| {
                 known.tickets > 0 && (*raw || known.application.is_some())
             })
         });

@@ -217,7 +217,7 @@ impl Body for Page {
                 let sum = HeaderValue::from(*sum);
                 let told = told.as_ref().and_then(|told| told.get("x-sum"));
                 if told.is_some_and(|told| *told != sum) {
-                    return Poll::Ready(Some(Err("the client's x-sum is wrong".into())));
+                    return Poll::Ready(Some(Err("x-sum of the upload is wrong".into())));
                 }
                 *self = Self::End;
                 let trailers = HeaderMap::from_iter([(HeaderName::from_static("x-sum"), sum)]);

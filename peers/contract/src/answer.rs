@@ -1,4 +1,4 @@
-//! One answer, verified while it arrives.
+//! The verification of a response while it arrives.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::{Ask, pattern, transfer::Progress};
 
-/// One answer under way.
+/// A response that is arriving.
 #[derive(Debug)]
 pub struct Answer {
     progress: Arc<Progress>,
@@ -26,13 +26,13 @@ impl Answer {
     /// Verifies the next bytes.
     ///
     /// # Errors
-    /// If one is wrong or there are too many.
+    /// A byte is wrong, or there are too many bytes.
     pub fn take(&mut self, bytes: &[u8]) -> Result<()> {
         let length = bytes.len() as u64;
         let wanted = self.ask.wanted;
         ensure!(
             length <= wanted - self.offset,
-            "more than {wanted} bytes came"
+            "received more than the expected {wanted} bytes"
         );
         if let Err(at) = pattern::verify(self.offset, bytes) {
             bail!("wrong byte at offset {at}");
@@ -45,12 +45,12 @@ impl Answer {
     /// Compares the trailer `x-sum` with the sum of the bytes that were sent.
     ///
     /// # Errors
-    /// If it is not that.
+    /// It has another value.
     pub fn trailer(&mut self, sum: &[u8]) -> Result<()> {
         let expected = self.progress.sum.to_string();
         ensure!(
             sum == expected.as_bytes(),
-            "x-sum is {}, not {expected}",
+            "x-sum is {}, expected {expected}",
             String::from_utf8_lossy(sum)
         );
         self.progress.credit_trailer();
@@ -60,19 +60,22 @@ impl Answer {
     /// Checks the status of a response.
     ///
     /// # Errors
-    /// If it is not 200.
+    /// It is not 200.
     pub fn status(&mut self, status: u16) -> Result<()> {
-        ensure!(status == 200, "status {status}");
+        ensure!(status == 200, "unexpected status {status}, expected 200");
         Ok(())
     }
 
-    /// Checks that all bytes have come.
+    /// Checks that all bytes have arrived.
     ///
     /// # Errors
-    /// If they have not.
+    /// Bytes are missing.
     pub fn whole(&self) -> Result<()> {
         let (offset, wanted) = (self.offset, self.ask.wanted);
-        ensure!(offset == wanted, "{offset} bytes came instead of {wanted}");
+        ensure!(
+            offset == wanted,
+            "received {offset} bytes, expected {wanted}"
+        );
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The client: connects, has a transfer done, and again if a second connection is wanted.
+//! The client: connects and transfers, and repeats that if a second connection is requested.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     transfer::{Moved, Transfer},
 };
 
-/// Runs once and prints what came of it.
+/// Runs the client and prints the result.
 ///
 /// # Errors
-/// Whatever was not right.
+/// The first thing that went wrong.
 pub async fn run<S: Stack>(options: Get) -> Result<()> {
     options.check()?;
     pattern::prepare();
@@ -41,7 +41,7 @@ pub async fn run<S: Stack>(options: Get) -> Result<()> {
     run.print(options.json)
 }
 
-/// All connections wanted.
+/// Makes all requested connections.
 async fn visits<S: Stack>(stack: &S, options: &Get) -> Result<Run> {
     let (first, facts) = visit(stack, options, Start::Complete).await?;
     if !options.remembers() {
@@ -56,8 +56,8 @@ async fn visits<S: Stack>(stack: &S, options: &Get) -> Result<Run> {
     Ok(report(first.plus(second), facts, options))
 }
 
-/// One connection and its transfer. What a server refuses of early data is asked for again on
-/// another connection.
+/// Makes a connection and its transfer. Requests in rejected early data are repeated on another
+/// connection.
 async fn visit<S: Stack>(stack: &S, options: &Get, start: Start) -> Result<(Moved, Facts)> {
     let session = stack.connect(start).await.context("connecting")?;
     let moved = Transfer::new(options, session.clone()).run().await;

@@ -1,6 +1,6 @@
-//! What every peer program shares: its command line, the requests it makes, how it verifies the
-//! answers, and what it reports. A stack adds how it connects ([`Stack`]) and how one request is
-//! made on a connection ([`Session`]).
+//! What all peer programs share: the command line, the requests, the verification of responses, and
+//! the reports. A stack implements how it connects ([`Stack`]) and how it makes a request on a
+//! connection ([`Session`]).
 //!
 //! | file | what it owns |
 //! |---|---|
@@ -31,10 +31,10 @@ use crate::{answer::Answer, options::Get, report::Facts};
 /// The ALPN protocol name of HTTP/3 (RFC 9114 §3.1).
 pub const H3: &[u8] = b"h3";
 
-/// Exit code of a program that cannot do what it is asked, as in the public interop runner.
+/// Exit code of a program that does not support what is requested, as in the public interop runner.
 pub const UNSUPPORTED: u8 = 127;
 
-/// What a stack cannot do, whoever its peer is.
+/// A feature that a stack does not support, whatever its peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Unsupported(pub &'static str);
 
@@ -46,56 +46,56 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// When a connection may be used.
+/// When requests are sent on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// Once its handshake is complete.
+    /// Once the handshake is complete.
     Complete,
-    /// At once: what is sent is early data, if there is a ticket for it.
+    /// At once: as early data, if there is a ticket for it.
     Early,
 }
 
 /// A stack as a client.
 pub trait Stack: Send + Sync + Sized + 'static {
-    /// Its name in every report.
+    /// The name in reports.
     const PEER: &'static str;
-    /// One connection.
+    /// A connection.
     type Session: Session;
 
-    /// Prepares to connect as the command line wants it. Only a client that
+    /// Prepares connections with the options of the command line. Only a client that
     /// [remembers](Get::remembers) keeps tickets: others would not measure full handshakes.
     ///
     /// # Errors
-    /// Files that cannot be read, sockets that cannot be had.
+    /// Files cannot be read, or sockets cannot be created.
     fn new(options: &Get) -> Result<Self>;
 
     /// Makes a connection.
     ///
     /// # Errors
-    /// Why there is none; [`Unsupported`] if the stack can have no such one.
+    /// Why the connection failed; [`Unsupported`] if the stack does not support such a connection.
     fn connect(&self, start: Start) -> impl Future<Output = Result<Self::Session>> + Send;
 
-    /// Waits until a ticket for another connection has come.
+    /// Waits for a session ticket.
     ///
     /// # Errors
-    /// If none comes in time.
+    /// No ticket arrives in time.
     fn ticket(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// Waits until every closed connection's peer has been told.
+    /// Waits until the peers of all closed connections have been told.
     fn quiet(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// Bytes of the answer.
+    /// The length of the response, in bytes.
     pub wanted: u64,
-    /// Bytes of the upload.
+    /// The length of the upload, in bytes.
     pub upload: u64,
 }
 
 impl Ask {
-    /// The HTTP path: uploads are echoed.
+    /// Returns the HTTP path. Uploads are echoed.
     #[must_use]
     pub fn path(&self) -> String {
         if self.upload > 0 {
@@ -106,23 +106,23 @@ impl Ask {
     }
 }
 
-/// One connection of a client; clones are handles to it.
+/// A connection of a client; clones are handles to it.
 pub trait Session: Clone + Send + Sync + 'static {
-    /// Makes one request and hands all that comes to `answer`.
+    /// Makes a request and passes everything received to `answer`.
     ///
     /// # Errors
-    /// Why the answer did not come whole, or what `answer` found wrong with it.
+    /// Why the response is incomplete, or what `answer` found wrong in it.
     fn exchange(&self, ask: Ask, answer: &mut Answer) -> impl Future<Output = Result<()>> + Send;
 
-    /// Begins a key update (RFC 9001 §6.1).
+    /// Starts a key update (RFC 9001 §6.1).
     ///
     /// # Errors
-    /// If that is not possible; [`Unsupported`] if the stack never lets a caller.
+    /// It is not possible; [`Unsupported`] if the stack has no such function.
     fn update_keys(&self) -> impl Future<Output = Result<()>> + Send;
 
-    /// What the handshake and the connection showed.
+    /// Returns what is known about the handshake and the connection.
     fn facts(&self) -> impl Future<Output = Facts> + Send;
 
-    /// Closes the connection in a way that tells the server whether all was well.
+    /// Closes the connection with a code that tells the server whether everything was right.
     fn close(&self, well: bool);
 }

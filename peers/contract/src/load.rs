@@ -1,4 +1,4 @@
-//! Loads that are about connections: handshakes by the second, idle ones by the thousand.
+//! Loads of connections: handshakes per second, and thousands of idle connections.
 
 use std::{
     io::stdin,
@@ -17,16 +17,16 @@ use tokio::{
 
 use crate::{Session, Stack, Start, report::say};
 
-/// Connections made first, so that what a process allocates once is not counted.
+/// How many connections are made first, so that one-time allocations are not measured.
 const WARM_UP: u64 = 20;
 
-/// Connections begun at once while idle ones are being made.
+/// How many idle connections are started at once.
 const ABREAST: u64 = 64;
 
-/// Time for handshakes to be confirmed, tickets to arrive and buffers to be given back.
+/// Time for handshakes to be confirmed, tickets to arrive and buffers to be released.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Makes connections, `lanes` at a time, for a while; how many, and how long that took.
+/// Makes connections for a while, `lanes` at a time. Returns how many, and how long it took.
 pub(crate) async fn handshakes<S: Stack>(
     stack: &Arc<S>,
     lanes: u64,
@@ -51,7 +51,7 @@ pub(crate) async fn handshakes<S: Stack>(
     Ok((made.load(Relaxed), begun.elapsed()))
 }
 
-/// Makes connections and holds them for as long as whoever measures them wants.
+/// Makes connections and keeps them open until standard input says that they were measured.
 pub(crate) async fn idle<S: Stack>(stack: &Arc<S>, count: u64) -> Result<()> {
     let warm = connections(stack, WARM_UP).await?;
     sleep(SETTLE).await;

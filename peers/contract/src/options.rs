@@ -5,16 +5,16 @@ use std::{net::SocketAddr, path::PathBuf};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-/// Longest timed run in seconds: a day.
+/// Maximum duration of a timed run, in seconds: a day.
 const LONGEST: f64 = 86_400.0;
 
-/// Bytes of an answer when the command line names none.
+/// The default length of a response, in bytes.
 const DEFAULT_BYTES: u64 = 1 << 20;
 
-/// Bytes of an answer that outlasts any timed run, and fits a quarter of QUIC's offsets.
+/// The length of a response that outlasts any timed run, and fits a quarter of QUIC's offsets.
 const ENDLESS: u64 = 1 << 60;
 
-/// What a stack is given instead of its defaults.
+/// Settings that replace a stack's defaults.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Tuning {
     /// All flow-control windows, in bytes
@@ -30,6 +30,8 @@ pub struct Tuning {
 
 /// Options of a server.
 #[derive(Debug, Clone, Args)]
+// The variant `Role::Serve` has a group of this name already.
+#[group(skip)]
 pub struct Serve {
     /// Address to listen on; port 0 takes a free one
     #[arg(long)]
@@ -40,7 +42,7 @@ pub struct Serve {
     /// Private key, PEM
     #[arg(long)]
     pub key: PathBuf,
-    /// Make every client prove its address by a Retry
+    /// Validate every client's address with a Retry
     #[arg(long)]
     pub retry: bool,
     /// Accept early data
@@ -52,7 +54,7 @@ pub struct Serve {
     /// Print one JSON object per closed connection
     #[arg(long)]
     pub json: bool,
-    /// Instead of defaults.
+    /// Replaces defaults.
     #[command(flatten)]
     pub tuning: Tuning,
 }
@@ -62,10 +64,10 @@ pub struct Serve {
 pub struct Get {
     /// The server's address
     pub server: SocketAddr,
-    /// Name the server's certificate must be good for
+    /// Name that the server's certificate must be valid for
     #[arg(long)]
     pub server_name: String,
-    /// Authorities to trust, PEM
+    /// Trusted certificate authorities, PEM
     #[arg(long)]
     pub ca: PathBuf,
     /// Speak clearway-raw instead of HTTP/3
@@ -81,26 +83,26 @@ pub struct Get {
     /// in a timed run, 1]
     #[arg(long)]
     pub parallel: Option<u64>,
-    /// Bytes to upload per request; with HTTP/3 they come back, followed by their sum
+    /// Bytes to upload per request; with HTTP/3 they are echoed, followed by their sum
     #[arg(long, default_value_t = 0)]
     pub post: u64,
-    /// Connect a second time and say whether the session was resumed
+    /// Connect a second time and report whether the session was resumed
     #[arg(long)]
     pub resume: bool,
-    /// Connect a second time, send the requests as early data, say whether it was accepted
+    /// Connect a second time, send the requests as early data, and report whether it was accepted
     #[arg(long)]
     pub zero_rtt: bool,
-    /// Start a key update halfway through
+    /// Start a key update halfway through the download
     #[arg(long, conflicts_with = "seconds")]
     pub key_update: bool,
-    /// Repeat requests until so many seconds are over
+    /// Repeat requests for this many seconds
     #[arg(long)]
     pub seconds: Option<f64>,
     /// With --seconds: make connections instead of requests
     #[arg(long, requires = "seconds")]
     pub handshakes: bool,
-    /// Hold so many idle connections: prints `{"event":"ready"}`, waits for a line, connects,
-    /// prints `{"event":"idle"}`, waits for a line
+    /// Keep this many idle connections open: prints `{"event":"ready"}`, waits for a line,
+    /// connects, prints `{"event":"idle"}`, waits for a line
     #[arg(long, conflicts_with_all = ["seconds", "resume", "zero_rtt", "key_update"])]
     pub idle: Option<u64>,
     /// Print the result as one JSON object
@@ -112,35 +114,35 @@ pub struct Get {
 }
 
 impl Get {
-    /// Refuses what cannot be done as asked.
+    /// Checks that the options can be combined.
     ///
     /// # Errors
-    /// What that is.
+    /// Which options cannot be combined.
     pub fn check(&self) -> Result<()> {
         ensure!(
             !self.key_update || self.ask().wanted > 0 && self.requests > 0,
-            "--key-update happens halfway through a download: nothing to download"
+            "--key-update needs a download: --bytes must be greater than zero"
         );
         if let Some(seconds) = self.seconds {
             ensure!(
                 (0.0..=LONGEST).contains(&seconds),
-                "--seconds {seconds}: not between 0 and {LONGEST}"
+                "invalid value '{seconds}' for --seconds: must be between 0 and {LONGEST}"
             );
         }
         ensure!(
             self.raw || self.post == 0 || self.bytes.is_none(),
-            "--bytes with --post: an echo is as long as what is sent"
+            "--bytes cannot be used with --post: the response is as long as the upload"
         );
         Ok(())
     }
 
-    /// Whether tickets are to be kept.
+    /// Returns whether session tickets are kept.
     #[must_use]
     pub fn remembers(&self) -> bool {
         self.resume || self.zero_rtt
     }
 
-    /// The request to make, again and again.
+    /// Returns the request to repeat.
     #[must_use]
     pub fn ask(&self) -> crate::Ask {
         let default = if self.seconds.is_some() {
@@ -159,13 +161,13 @@ impl Get {
         }
     }
 
-    /// Requests to make at most.
+    /// Returns the maximum number of requests.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.seconds.map_or(self.requests, |_| u64::MAX)
     }
 
-    /// Requests under way at once.
+    /// Returns how many requests are open at once.
     #[must_use]
     pub fn lanes(&self) -> u64 {
         let default = if self.seconds.is_some() {

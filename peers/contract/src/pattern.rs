@@ -1,8 +1,8 @@
-//! The clearway-raw protocol: the client names a number of bytes, the server sends them.
+//! The clearway-raw protocol: the client requests a number of bytes, and the server sends them.
 //!
-//! A request is one bidirectional stream. The client sends the number of bytes it wants as
-//! 8 bytes in network order, then any number of upload bytes, then FIN. The server reads up to
-//! that FIN and answers with exactly so many bytes of [the pattern](pattern), then FIN.
+//! A request is a bidirectional stream. The client sends the number of bytes it wants as 8 bytes in
+//! network order, then any number of upload bytes, then FIN. The server reads up to that FIN and
+//! responds with exactly that many bytes of [the pattern](pattern), then FIN.
 
 use std::sync::LazyLock;
 
@@ -11,31 +11,31 @@ use bytes::Bytes;
 /// The ALPN protocol name of clearway-raw.
 pub const ALPN: &[u8] = b"clearway-raw";
 
-/// Length of a request's header in bytes: the number of bytes wanted, in network order.
+/// Length of a request's header, in bytes: the number of requested bytes, in network order.
 pub const HEADER: usize = 8;
 
-/// After so many bytes (16 MiB) the pattern repeats: a byte depends on 24 bits of its offset.
+/// The pattern repeats after this many bytes (16 MiB): a byte depends on 24 bits of its offset.
 const PERIOD: u64 = 1 << 24;
 
-/// Most bytes handed to the transport in one write.
+/// Maximum length of a write, in bytes.
 const PIECE: u64 = 1 << 20;
 
-/// One period, made once: senders hand out slices of it without a copy, and receivers compare
-/// with it, so that neither end of a benchmark pays for the pattern's arithmetic.
+/// One period, computed once: senders pass slices of it without a copy, and receivers compare with
+/// it, so that the arithmetic of the pattern is not part of a measurement.
 static TABLE: LazyLock<Bytes> = LazyLock::new(|| (0..PERIOD).map(byte_at).collect());
 
-/// The byte at an offset of every answer.
+/// Returns the byte at an offset of every response.
 fn byte_at(offset: u64) -> u8 {
     (offset ^ (offset >> 8) ^ (offset >> 16)).to_be_bytes()[7]
 }
 
-/// Makes the pattern's table now, so that no measurement pays for it later.
+/// Computes the pattern's table now, so that it is not part of a measurement.
 pub fn prepare() {
     LazyLock::force(&TABLE);
 }
 
-/// The pattern from `offset` on: at least one byte unless `remaining` is 0, at most `remaining`
-/// bytes. To be called again with what is then left.
+/// Returns the pattern from `offset` on: at least one byte unless `remaining` is 0, at most
+/// `remaining` bytes. Call it again for the rest.
 pub fn pattern(offset: u64, remaining: u64) -> Bytes {
     let start = offset % PERIOD;
     let length = remaining.min(PIECE).min(PERIOD - start);
@@ -63,7 +63,7 @@ pub fn verify(offset: u64, received: &[u8]) -> Result<(), u64> {
     Ok(())
 }
 
-/// The sum of the pattern's first `length` bytes, as an echo's trailer `x-sum` tells it.
+/// Returns the sum of the pattern's first `length` bytes, which is the trailer `x-sum` of an echo.
 #[must_use]
 pub fn sum(length: u64) -> u64 {
     (0..length).map(|offset| u64::from(byte_at(offset))).sum()
@@ -73,7 +73,7 @@ pub fn sum(length: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The definition, written as in the protocol's text.
+    /// The definition, as in the protocol's description.
     fn definition(i: u64) -> u8 {
         ((i) ^ (i >> 8) ^ (i >> 16)) as u8
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_found_where_it_is() {
+    fn changed_byte_is_found_at_its_offset() {
         let start = PERIOD - 1000;
         let mut broken: Vec<u8> = (start..start + 3000).map(definition).collect();
         broken[2500] ^= 0x40;

@@ -1,4 +1,4 @@
-//! The program of a stack: one name, two roles, one thread, one exit code.
+//! The program of a stack: two roles, one thread, one exit code.
 
 use std::{future::Future, process::ExitCode};
 
@@ -27,15 +27,15 @@ enum Role<E: Args> {
         #[command(flatten)]
         extra: E,
     },
-    /// Make requests; exits with 0 only if every byte of every answer was right
+    /// Make requests; exits with 0 only if every byte of every response was right
     Get(Get),
 }
 
-/// No options besides those that all servers have.
+/// No options besides those of all servers.
 #[derive(Debug, Clone, Copy, Args)]
 struct NoExtra {}
 
-/// The whole program of a stack whose server has no options of its own.
+/// Runs the program of a stack whose server has no options of its own.
 pub fn run<S, F>(
     name: &'static str,
     about: &'static str,
@@ -48,7 +48,7 @@ where
     run_with::<S, NoExtra, F>(name, about, |options, NoExtra {}| serve(options))
 }
 
-/// The whole program of a stack whose server has options `E` of its own.
+/// Runs the program of a stack whose server has additional options `E`.
 pub fn run_with<S, E, F>(
     name: &'static str,
     about: &'static str,
@@ -65,7 +65,7 @@ where
     exit(name, act::<S, E, F>(role, serve))
 }
 
-/// One thread: that is how stacks are compared.
+/// One thread, because that is how stacks are compared.
 fn act<S, E, F>(role: Role<E>, serve: impl FnOnce(Serve, E) -> F) -> Result<()>
 where
     S: Stack,
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// The exit code for an outcome; says what was wrong.
+/// Returns the exit code for a result, and prints the error.
 fn exit(program: &str, outcome: Result<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_own_options_stand_beside_the_shared_ones() {
+    fn server_options_of_a_stack_are_parsed_with_the_shared_ones() {
         let line = "x serve --listen 127.0.0.1:0 --cert c --key k --retry --own";
         let role = parse::<Extra>(line).unwrap();
         let Role::Serve { options, extra } = role else {

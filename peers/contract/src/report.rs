@@ -1,4 +1,4 @@
-//! What programs print of themselves: one JSON object a line, in the words every peer shares.
+//! The reports of programs: one JSON object per line, with the same names for every peer.
 
 use std::{
     io::{Write, stdout},
@@ -8,12 +8,12 @@ use std::{
 use anyhow::Result;
 use serde::Serialize;
 
-/// What a client's connection showed; null is what the stack does not tell.
+/// What is known about a client's connection; null is what the stack does not report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Whether the handshake resumed an earlier session.
     pub resumed: Option<bool>,
-    /// Whether the server took early data.
+    /// Whether the server accepted early data.
     pub zero_rtt_accepted: Option<bool>,
     /// Whether the connection went through a Retry.
     pub retried: Option<bool>,
@@ -21,35 +21,35 @@ pub struct Facts {
     pub key_updates: Option<u64>,
 }
 
-/// What a client's run moved and saw.
+/// The result of a client's run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Run {
     /// The stack's name.
     pub peer: &'static str,
     /// Bytes downloaded and verified, on all connections.
     pub bytes: u64,
-    /// Requests answered, or cut short by the clock of a timed run.
+    /// Requests completed, or ended by the time limit of a timed run.
     pub requests: u64,
-    /// Connections made, in a run of handshakes.
+    /// Connections made, if handshakes are measured.
     pub handshakes: u64,
-    /// Seconds the transfers took, without the handshakes that came before them.
+    /// Duration of the transfers in seconds, without the handshakes before them.
     pub seconds: f64,
-    /// Downloaded Gbit/s.
+    /// Download rate in Gbit/s.
     pub gbps: f64,
     /// Whether the second connection resumed the first's session; null without one.
     pub resumed: Option<bool>,
-    /// Whether the server took the second connection's early data; null if none was asked for.
+    /// Whether the server accepted the second connection's early data; null if none was requested.
     pub zero_rtt_accepted: Option<bool>,
     /// Whether the last connection went through a Retry.
     pub retried: Option<bool>,
     /// Key updates on the last connection, by either side.
     pub key_updates: Option<u64>,
-    /// Answers whose trailers told the right sum.
+    /// Responses with the right sum in their trailers.
     pub trailers_seen: u64,
 }
 
 impl Run {
-    /// One line for a person.
+    /// Describes the result in a line for a person.
     #[must_use]
     pub fn sentence(&self) -> String {
         if self.handshakes > 0 {
@@ -72,7 +72,7 @@ impl Run {
         line
     }
 
-    /// Prints it, as an object or for a person.
+    /// Prints the result, as an object or for a person.
     ///
     /// # Errors
     /// If standard output is gone.
@@ -86,14 +86,14 @@ impl Run {
     }
 }
 
-/// What a server saw of one connection, said when it is closed.
+/// What a server knows about a connection, reported when it is closed.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Closed {
     /// The stack's name.
     pub peer: &'static str,
     /// Always `closed`.
     pub event: &'static str,
-    /// Whether the client came with a Retry token.
+    /// Whether the client used a Retry token.
     pub retried: Option<bool>,
     /// Whether the handshake resumed an earlier session.
     pub resumed: Option<bool>,
@@ -101,14 +101,14 @@ pub struct Closed {
     pub zero_rtt_accepted: Option<bool>,
     /// Key updates, by either side.
     pub key_updates: Option<u64>,
-    /// Those of them the client started.
+    /// Key updates started by the client.
     pub peer_key_updates: Option<u64>,
     /// Why it was closed.
     pub cause: String,
 }
 
 impl Closed {
-    /// Nothing known yet.
+    /// Creates a report of which nothing is known yet.
     #[must_use]
     pub fn new(peer: &'static str) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Closed {
         }
     }
 
-    /// Prints it as one line; a reader that is gone is no reason to end.
+    /// Prints the report as one line. A closed standard output is ignored.
     pub fn print(&self) {
         if let Ok(line) = serde_json::to_string(self) {
             let _ = say(&line);
@@ -126,7 +126,7 @@ impl Closed {
     }
 }
 
-/// Tells whoever started a server that it is ready, and where.
+/// Prints that the server is ready, and its address.
 ///
 /// # Errors
 /// If standard output is gone.

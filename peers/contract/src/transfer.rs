@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sound_answers_are_counted() {
+    async fn correct_responses_are_counted() {
         let fake = Fake::new(Twist::None);
         let moved = run(&fake, "--bytes 1000 --requests 30 --parallel 4")
             .await
@@ -286,11 +286,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_wrong_answer_is_seen() {
+    async fn wrong_short_and_long_responses_are_errors() {
         for (twist, word) in [
             (Twist::Flip, "offset 700"),
-            (Twist::Short, "instead of 1000"),
-            (Twist::Long, "more than 1000"),
+            (Twist::Short, "expected 1000"),
+            (Twist::Long, "more than the expected 1000"),
         ] {
             let error = run(&Fake::new(twist), "--bytes 1000").await.unwrap_err();
             assert!(error.to_string().contains(word), "{error}");
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_timed_run_ends_without_the_last_answers() {
+    async fn timed_run_ends_without_the_last_responses() {
         let moved = run(
             &Fake::new(Twist::None),
             "--seconds 0.05 --bytes 1000 --parallel 2",

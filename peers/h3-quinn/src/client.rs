@@ -119,7 +119,7 @@ impl Stack for Client {
 
     async fn ticket(&self) -> Result<()> {
         let arrived = self.tls.tickets.arrival(TICKET_PATIENCE).await;
-        ensure!(arrived, "no session ticket came");
+        ensure!(arrived, "no session ticket arrived");
         Ok(())
     }
 

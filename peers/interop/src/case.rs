@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uploads_expected_are_uploads_made() {
+    fn expected_uploads_match_the_options() {
         for case in Case::value_variants() {
             let made = case.upload() * case.streams() * case.connections();
             let expected = case.facts().iter().find_map(|fact| match fact {

@@ -86,7 +86,7 @@ impl Case {
         let (requests, bytes) = (requests * connections, requests * bytes * connections);
         if client["requests"] != requests || client["bytes"] != bytes {
             return Verdict::Fail(format!(
-                "client: {} bytes in {} requests, not {bytes} in {requests}",
+                "client: {} bytes in {} requests, expected {bytes} in {requests}",
                 client["bytes"], client["requests"]
             ));
         }
@@ -111,13 +111,13 @@ impl Case {
             }
             Self::Post if client["trailers_seen"] == requests => Ok(true),
             Self::Post => Err(format!(
-                "client: trailers_seen is {}, not {requests}",
+                "client: trailers_seen is {}, expected {requests}",
                 client["trailers_seen"]
             )),
         };
         match seen {
             Ok(true) => Verdict::Pass,
-            Ok(false) => Verdict::Unproven("nobody reports it".to_owned()),
+            Ok(false) => Verdict::Unproven("no side reports it".to_owned()),
             Err(why) => Verdict::Fail(why),
         }
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_too_few_fails() {
+    fn missing_byte_is_a_failure() {
         for case in Case::value_variants() {
             let mut report = sound(*case, json!({"resumed": true}));
             report["bytes"] = json!(report["bytes"].as_u64().unwrap() - 1);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn early_data_that_the_server_knows_nothing_of_was_none() {
+    fn early_data_unknown_to_the_server_is_a_failure() {
         let client = sound(Case::ZeroRtt, json!({"zero_rtt_accepted": true}));
         let judge = |server: Value| Case::ZeroRtt.judge(&client, &[server]);
         assert_eq!(judge(json!({"zero_rtt_accepted": true})), Verdict::Pass);

@@ -18,7 +18,7 @@ use program::Program;
 use table::Table;
 use verdict::{Evidence, Verdict};
 
-/// Where programs that cargo does not build are, below the home folder.
+/// The folder of programs that cargo does not build, below the home folder.
 const PROGRAMS: &str = ".cache/clearway/bin";
 
 /// Clearway against its peers, both ways; exits with 0 only if nothing failed
@@ -38,13 +38,13 @@ struct Arguments {
     /// [default: ~/.cache/clearway/bin]
     #[arg(long, env = "CLEARWAY_PEERS")]
     programs: Option<PathBuf>,
-    /// With --http3: this peer only; may be given again
+    /// With --http3: only this peer; can be repeated
     #[arg(long = "peer", requires = "http3")]
     peers: Vec<String>,
-    /// Run this case only; may be given again
+    /// Run only this case; can be repeated
     #[arg(long = "case")]
     cases: Vec<String>,
-    /// Also run each program against itself: what fails there is no matter of interop
+    /// Also run each program against itself: what fails there is not an interop problem
     #[arg(long)]
     control: bool,
 }
@@ -82,7 +82,7 @@ fn chosen<C: ValueEnum>(names: &[String]) -> Result<Vec<C>> {
     names.iter().map(case).collect()
 }
 
-/// HTTP/3, Clearway with every peer, both ways.
+/// Runs the HTTP/3 matrix: Clearway with every peer, in both roles.
 fn http3_matrix(arguments: &Arguments) -> Result<Table> {
     let folder = tempfile::tempdir()?;
     let ours = std::env::current_exe()?;
@@ -104,7 +104,11 @@ fn http3_matrix(arguments: &Arguments) -> Result<Table> {
     peers.retain(|peer| {
         arguments.peers.is_empty() || arguments.peers.iter().any(|name| name == peer.name)
     });
-    ensure!(!peers.is_empty(), "no such peer: {:?}", arguments.peers);
+    ensure!(
+        !peers.is_empty(),
+        "no such peer: {:?} (see peers/README.md for the names)",
+        arguments.peers
+    );
     let mut pairs = Vec::new();
     for peer in &peers {
         pairs.extend([(&clearway, peer), (peer, &clearway)]);
@@ -130,7 +134,7 @@ fn http3_matrix(arguments: &Arguments) -> Result<Table> {
     })
 }
 
-/// What a case is called on the command line.
+/// Returns the name of a case on the command line.
 fn name(case: &impl ValueEnum) -> String {
     let value = case.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -151,11 +155,13 @@ fn quinn(path: Option<PathBuf>) -> Result<Program> {
     })
 }
 
-/// clearway-raw, both ways.
+/// Runs the clearway-raw matrix in both roles.
 fn raw_matrix(arguments: Arguments) -> Result<Table> {
     let clearway = Program {
         name: "clearway",
-        path: arguments.clearway.context("no --clearway")?,
+        path: arguments
+            .clearway
+            .context("--clearway is required without --http3")?,
         serve: &["raw", "serve"],
         get: &["raw", "get"],
     };
@@ -180,31 +186,31 @@ fn raw_matrix(arguments: Arguments) -> Result<Table> {
     })
 }
 
-/// The peer's program in the folder this one is in.
+/// Returns the path of the peer's program beside this one.
 fn beside() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("peer-quinn");
     ensure!(
         path.exists(),
-        "no {}: build the peers first",
+        "{} does not exist: build the peers first",
         path.display()
     );
     Ok(path)
 }
 
-/// Has the peer write certificates.
+/// Lets the peer write certificates.
 fn certify(quinn: &Program, folder: &Path) -> Result<()> {
     let mut command = Command::new(&quinn.path);
     let status = command.args(["cert", "--out"]).arg(folder).status();
     let status = status.with_context(|| format!("starting {}", quinn.path.display()))?;
     ensure!(
         status.success(),
-        "{} made no certificates",
+        "{} failed to write certificates",
         quinn.path.display()
     );
     Ok(())
 }
 
-/// The best of a case's attempts between two programs.
+/// Runs the attempts of a case between two programs, and returns the best result.
 fn cell(case: Case, (client, server): (&Program, &Program), folder: &Path) -> Verdict {
     let mut verdict = Verdict::Unproven("never tried".to_owned());
     for _ in 0..case.attempts() {
@@ -217,7 +223,7 @@ fn cell(case: Case, (client, server): (&Program, &Program), folder: &Path) -> Ve
     verdict
 }
 
-/// One case between two programs.
+/// Runs a case between two programs.
 fn attempt(case: Case, client: &Program, server: &Program, folder: &Path) -> Result<Verdict> {
     let running = server.serve(case.server(), folder)?;
     let options: Vec<_> = case

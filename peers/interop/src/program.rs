@@ -1,4 +1,4 @@
-//! A stack's program, as both roles.
+//! The program of a stack, in both roles.
 
 use std::{
     ffi::OsStr,
@@ -27,13 +27,14 @@ const RUN: Duration = Duration::from_secs(60);
 /// How long a server may take to end once its output has.
 const PARTING: Duration = Duration::from_millis(200);
 
-/// Time between two looks at a client.
+/// Time between two polls of a client.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Exit code of a program whose stack cannot do what it is asked, as in the public interop runner.
+/// Exit code of a program whose stack does not support what is requested, as in the public interop
+/// runner.
 const UNSUPPORTED: i32 = 127;
 
-/// What a program says its stack cannot do.
+/// What a program reports as unsupported.
 #[derive(Debug)]
 pub(crate) struct Unsupported(pub(crate) String);
 
@@ -45,14 +46,14 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// One stack's program, which speaks the command line of `peers/README.md`.
+/// The program of a stack, with the command line of `peers/README.md`.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) path: PathBuf,
-    /// Words that make it a server.
+    /// The arguments for a server.
     pub(crate) serve: &'static [&'static str],
-    /// Words that make it a client.
+    /// The arguments for a client.
     pub(crate) get: &'static [&'static str],
 }
 
@@ -91,10 +92,10 @@ impl Program {
         Ok(server)
     }
 
-    /// Runs a client to its end; its report.
+    /// Runs a client to its end, and returns its report.
     ///
     /// # Errors
-    /// [`Unsupported`] if the program says so, or what went wrong.
+    /// [`Unsupported`] if the program reports that, or what went wrong.
     pub(crate) fn get<S: AsRef<OsStr>>(
         &self,
         options: &[S],
@@ -123,7 +124,7 @@ impl Program {
             if begun.elapsed() > RUN {
                 process.kill()?;
                 process.wait()?;
-                bail!("client: not done after {} s", RUN.as_secs());
+                bail!("client: timed out after {} s", RUN.as_secs());
             }
             thread::sleep(LOOK);
         };
@@ -137,7 +138,7 @@ impl Program {
     }
 }
 
-/// A running server; ends with the value.
+/// A running server; it is stopped on drop.
 pub(crate) struct Server {
     process: Child,
     lines: Receiver<String>,
@@ -173,7 +174,7 @@ impl Server {
             .with_context(|| format!("server: not an address: {line}"))
     }
 
-    /// What it says of so many closed connections, or of as many as it tells in time.
+    /// Returns the reports of this many closed connections, or of as many as arrive in time.
     pub(crate) fn closed(&self, connections: u64) -> Vec<Value> {
         let mut closed = Vec::new();
         while (closed.len() as u64) < connections {
@@ -189,7 +190,7 @@ impl Server {
         closed
     }
 
-    /// The last thing it complained of.
+    /// Returns the last line on standard error.
     pub(crate) fn complaint(&self) -> String {
         last_line(&self.complaints)
     }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt};
 
 use crate::verdict::Verdict;
 
-/// Cases down, pairs of programs across.
+/// A table with a row per case and a column per pair of programs.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     /// `client → server`, in the order of each row's cells.
@@ -14,7 +14,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Cells that failed.
+    /// Returns the number of failed cells.
     pub(crate) fn failures(&self) -> usize {
         let cells = self.rows.iter().flat_map(|(_, cells)| cells);
         cells
@@ -33,7 +33,7 @@ fn word(verdict: &Verdict) -> &'static str {
     }
 }
 
-/// Characters of a pair's column.
+/// The width of a pair's column, in characters.
 fn width(pair: &str) -> usize {
     pair.chars().count().max("unsupported".len()) + 2
 }

@@ -1,35 +1,35 @@
-//! From what both sides report to a verdict.
+//! Verdicts, from what both sides report.
 
 use serde_json::Value;
 
 use crate::case::{Case, Fact};
 
-/// What came of one case between two programs.
+/// The result of a case between two programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Done, and seen to be done.
+    /// The case works, and the reports prove it.
     Pass,
-    /// The bytes were right, but no side reports what else the case is about.
+    /// The bytes were right, but no side reports the feature of the case.
     Unproven(String),
-    /// Not done, and why.
+    /// The case does not work, with the reason.
     Fail(String),
-    /// A program says that its stack cannot do it.
+    /// A program reports that its stack does not support it.
     Unsupported(String),
     /// A program is missing.
     NotRun(String),
 }
 
-/// What both sides say of one run.
+/// The reports of both sides.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
     /// The client's object.
     pub(crate) client: &'a Value,
-    /// The server's objects, one per closed connection, in order; empty if it reports none.
+    /// The server's objects, one per closed connection, in order; empty if it does not report any.
     pub(crate) server: &'a [Value],
 }
 
 impl Evidence<'_> {
-    /// Whether the case was done.
+    /// Returns the verdict.
     pub(crate) fn judge(&self, case: Case) -> Verdict {
         if let Err(why) = self.whole(case) {
             return Verdict::Fail(why);
@@ -45,12 +45,12 @@ impl Evidence<'_> {
         if unproven.is_empty() {
             Verdict::Pass
         } else {
-            Verdict::Unproven(format!("nobody reports {}", unproven.join(", ")))
+            Verdict::Unproven(format!("no side reports {}", unproven.join(", ")))
         }
     }
 
-    /// Whether all answers came, be it counted on all connections or on the last one: a client
-    /// may make the first for its ticket only.
+    /// Returns whether all responses arrived, counted on all connections or on the last one: a
+    /// client may make the first only for its ticket.
     fn whole(&self, case: Case) -> Result<(), String> {
         let [bytes, requests] = ["bytes", "requests"].map(|key| &self.client[key]);
         let last = (case.bytes() * case.streams(), case.streams());
@@ -60,14 +60,14 @@ impl Evidence<'_> {
         }
         let (all_bytes, all_requests) = all;
         Err(format!(
-            "client: {bytes} bytes in {requests} requests, not {all_bytes} in {all_requests}"
+            "client: {bytes} bytes in {requests} requests, expected {all_bytes} in {all_requests}"
         ))
     }
 
-    /// Whether a fact is seen (true) or nobody who could see it reports (false).
+    /// Returns whether a fact is reported (true), or not reported by anybody (false).
     ///
     /// # Errors
-    /// Who says otherwise.
+    /// Which side reports the opposite.
     fn holds(&self, fact: Fact) -> Result<bool, String> {
         let last = self.server.last().unwrap_or(&Value::Null);
         let yes = Value::Bool(true);
@@ -81,7 +81,7 @@ impl Evidence<'_> {
                 let client = reported("client", key, &self.client[key], &accepted.into())?;
                 // A client whose ticket allows no early data may have nothing to report.
                 if accepted && !client {
-                    return Err(format!("client: {key} is null, not true"));
+                    return Err(format!("client: {key} is null, expected true"));
                 }
                 reported("server", key, &last[key], &accepted.into())?;
                 Ok(true)
@@ -104,16 +104,16 @@ impl Evidence<'_> {
     }
 }
 
-/// A value that must be reported, and so.
+/// Checks a value that must be reported.
 fn expect(who: &str, key: &str, value: &Value, expected: &Value) -> Result<(), String> {
     if value == expected {
         Ok(())
     } else {
-        Err(format!("{who}: {key} is {value}, not {expected}"))
+        Err(format!("{who}: {key} is {value}, expected {expected}"))
     }
 }
 
-/// A value that must be so if it is reported; returns whether it is.
+/// Checks a value if it is reported. Returns whether it is.
 fn reported(who: &str, key: &str, value: &Value, expected: &Value) -> Result<bool, String> {
     if value.is_null() {
         return Ok(false);
@@ -121,12 +121,12 @@ fn reported(who: &str, key: &str, value: &Value, expected: &Value) -> Result<boo
     expect(who, key, value, expected).map(|()| true)
 }
 
-/// A count that must not be zero if it is reported; returns whether it is.
+/// Checks that a count is not zero if it is reported. Returns whether it is reported.
 fn some(who: &str, key: &str, value: &Value) -> Result<bool, String> {
     match value.as_u64() {
         None if value.is_null() => Ok(false),
         Some(1..) => Ok(true),
-        None | Some(0) => Err(format!("{who}: {key} is {value}, not 1 or more")),
+        None | Some(0) => Err(format!("{who}: {key} is {value}, expected 1 or more")),
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn early_data_is_about_the_second_connection() {
+    fn early_data_is_checked_on_the_second_connection() {
         let run = json!({
             "bytes": 100_000, "requests": 20, "resumed": true, "zero_rtt_accepted": true
         });
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn one_reporter_is_enough_but_none_may_disagree() {
+    fn fact_needs_one_report_and_no_contradiction() {
         let run = |retried| json!({"bytes": 100_000, "requests": 1, "retried": retried});
         let (silent, yes, no) = (
             json!({}),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_can_tell_who_began_a_key_update() {
+    fn only_the_server_reports_who_started_a_key_update() {
         let run = |updates| json!({"bytes": 30_000_000, "requests": 1, "key_updates": updates});
         let server = |own, peer| json!({"key_updates": own, "peer_key_updates": peer});
         assert_eq!(judge(Case::KeyUpdate, &run(1), &[]), Verdict::Pass);

@@ -34,7 +34,7 @@ fn against(script: &str, case: &str) -> (String, bool) {
 }
 
 #[test]
-fn quinn_and_h3_pass_what_both_can() {
+fn quinn_and_h3_pass_the_cases_that_both_support() {
     let folder = tempfile::tempdir().unwrap();
     let output = matrix(folder.path(), &["--peer", "quinn+h3"]);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -62,7 +62,7 @@ fn a_missing_program_is_not_run_and_no_failure() {
 }
 
 #[test]
-fn what_a_peer_does_not_support_is_no_failure() {
+fn unsupported_case_is_not_a_failure() {
     let (text, sound) = against("echo no such thing >&2; exit 127", "retry");
     assert!(sound, "{text}");
     assert_eq!(text.matches("unsupported").count(), 4, "{text}");
@@ -78,7 +78,7 @@ fn a_peer_that_breaks_fails_with_its_last_word() {
 }
 
 #[test]
-fn a_client_that_only_claims_success_fails() {
+fn client_that_only_claims_success_fails() {
     let report = r#"{"bytes":10000,"requests":1,"retried":false}"#;
     let (text, sound) = against(&format!("[ $1 = get ] && echo '{report}'"), "retry");
     assert!(!sound);

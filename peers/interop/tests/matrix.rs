@@ -83,7 +83,7 @@ fn a_sound_stack_passes_everything_both_ways() {
 }
 
 #[test]
-fn a_client_that_ignores_its_option_fails() {
+fn client_that_ignores_its_option_fails() {
     for (option, case) in [
         ("--resume", "resumption"),
         ("--zero-rtt", "zero-rtt"),
@@ -108,7 +108,7 @@ fn a_server_that_ignores_its_option_fails() {
 }
 
 #[test]
-fn a_program_that_ends_at_once_fails_with_its_last_word() {
+fn program_that_exits_at_once_fails_with_its_last_message() {
     let output = matrix("echo no such command >&2; exit 2", &["--case", "transfer"]);
     assert!(!output.status.success());
     assert_eq!(row(&output, "transfer"), ["FAIL", "FAIL"]);

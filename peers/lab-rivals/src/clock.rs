@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_before_the_origin_is_the_origin() {
+    fn time_before_the_origin_is_the_origin() {
         let before = instant(Time(0)) - Duration::from_secs(1);
         assert_eq!(time(before), Time(0));
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use bytes::Bytes;
-use clearway_lab::stack::{StackSetup, ConnId, SenderStats, ConnectionState, Read, Stack, Stream};
+use clearway_lab::stack::{ConnId, ConnectionState, Read, SenderStats, Stack, StackSetup, Stream};
 use clearway_links::{Ecn, Packet, Time};
 
 use crate::clock;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use clearway_lab::run::RunObservers;
 use clearway_lab::scenario::{CONTROLLERS, Case, Flow, Scenario};
-use clearway_lab::stack::{StackSetup, Protocol, Stack, StackFactory};
+use clearway_lab::stack::{Protocol, Stack, StackFactory, StackSetup};
 
 use crate::engine::{Engine, Rival};
 use crate::noq::Noq;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rival_goes_on_from_where_its_client_moved() {
+    fn other_stack_continues_after_its_client_migrated() {
         for entrant in [
             Entrant::Quinn(Controller::Cubic),
             Entrant::Noq(Controller::Cubic),

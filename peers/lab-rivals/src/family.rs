@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::{Bytes, BytesMut};
-use clearway_lab::stack::{StackSetup, SenderStats, Read, Role, SERVER_NAME};
+use clearway_lab::stack::{Read, Role, SERVER_NAME, SenderStats, StackSetup};
 use clearway_links::{Ecn, Packet};
 
 use super::proto::congestion::{Controller, ControllerFactory, CubicConfig, NewRenoConfig};
@@ -171,7 +171,11 @@ fn endpoint(settings: &Settings, birth: &StackSetup, transport: Arc<TransportCon
     super::endpoint(Arc::new(config), server)
 }
 
-fn client(settings: &Settings, birth: &StackSetup, transport: Arc<TransportConfig>) -> ClientConfig {
+fn client(
+    settings: &Settings,
+    birth: &StackSetup,
+    transport: Arc<TransportConfig>,
+) -> ClientConfig {
     let crypto = QuicClientConfig::try_from(settings.client.clone())
         .expect("the lab's TLS has the suite of Initial packets");
     let mut config = ClientConfig::new(Arc::new(crypto));

@@ -204,7 +204,7 @@ mod tests {
     use crate::settings::Controller;
 
     #[test]
-    fn ours_and_a_rival_meet_the_same_bars() {
+    fn all_stacks_are_judged_by_the_same_criteria() {
         let entrants = [
             Entrant::Clearway("cubic"),
             Entrant::Quinn(Controller::Cubic),

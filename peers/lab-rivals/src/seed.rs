@@ -2,7 +2,7 @@
 //! IDs and each endpoint's own generator. Their TLS and some of their
 //! controllers draw from the system all the same.
 
-use clearway_lab::stack::{StackSetup, Role};
+use clearway_lab::stack::{Role, StackSetup};
 
 /// Bytes of a connection ID, as both rivals' own generators make them.
 pub(crate) const CID_LEN: usize = 8;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_stack_draws_the_same_and_no_other_does() {
+    fn random_numbers_depend_only_on_the_stack() {
         let draw = |birth: &StackSetup, purpose| Seeded::new(birth, purpose).bytes::<32>();
         let first = birth(7, 0, Role::Client);
         assert_eq!(draw(&first, 1), draw(&first, 1));

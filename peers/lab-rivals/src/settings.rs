@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_scenario_leaves_alone_stays_the_stacks_own() {
+    fn settings_without_a_value_in_the_scenario_are_the_defaults() {
         let settings = of("shallow_25");
         assert_eq!(settings.window, None);
         assert_eq!(settings.idle_timeout, None);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_says_how_many_points_of_a_grid_pass() {
+    fn cell_shows_how_many_points_of_a_grid_pass() {
         let all = [
             standing("a", "x", 2.0, true),
             standing("a", "y", 9.0, false),

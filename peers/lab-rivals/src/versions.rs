@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_file_has_both_rivals() {
+    fn lock_file_contains_both_stacks() {
         assert!(of("quinn-proto").starts_with("0.11."));
         assert!(of("noq-proto").starts_with("1."));
         assert_eq!(of("no-such-package"), "unknown");

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn good_for_its_names_and_its_authority_only() {
+    fn certificate_is_valid_only_for_its_names_and_authority() {
         let (ours, theirs) = (
             Certificates::generate().unwrap(),
             Certificates::generate().unwrap(),

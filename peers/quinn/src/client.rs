@@ -131,7 +131,7 @@ impl<'a> Client<'a> {
             return Ok((first.moved, first));
         }
         let arrived = self.tls.tickets.arrival(TICKET_PATIENCE).await;
-        ensure!(arrived, "no session ticket came");
+        ensure!(arrived, "no session ticket arrived");
         let second = if self.options.zero_rtt {
             self.early().await?
         } else {

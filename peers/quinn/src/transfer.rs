@@ -64,12 +64,12 @@ impl Plan {
         let interrupts = self.key_update || self.rebind;
         ensure!(
             !interrupts || self.total() > 0,
-            "--key-update and --rebind happen halfway through a download: nothing to download"
+            "--key-update and --rebind need a download: --bytes must be greater than zero"
         );
         if let Some(seconds) = self.seconds {
             ensure!(
                 (0.0..=LONGEST).contains(&seconds),
-                "--seconds {seconds}: not between 0 and {LONGEST}"
+                "invalid value '{seconds}' for --seconds: must be between 0 and {LONGEST}"
             );
         }
         Ok(())
@@ -225,7 +225,10 @@ impl Transfer {
             for chunk in &mut batch[..count] {
                 let chunk = std::mem::take(chunk);
                 let length = chunk.len() as u64;
-                ensure!(length <= wanted - offset, "more than {wanted} bytes came");
+                ensure!(
+                    length <= wanted - offset,
+                    "received more than the expected {wanted} bytes"
+                );
                 if let Err(at) = verify(offset, &chunk) {
                     bail!("wrong byte at offset {at}");
                 }
@@ -235,7 +238,10 @@ impl Transfer {
                 }
             }
         }
-        ensure!(offset == wanted, "{offset} bytes came instead of {wanted}");
+        ensure!(
+            offset == wanted,
+            "received {offset} bytes, expected {wanted}"
+        );
         Ok(())
     }
 

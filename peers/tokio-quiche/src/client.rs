@@ -201,7 +201,7 @@ impl Stack for Client {
         let arrival = session.wait_for(Option::is_some);
         timeout(TICKET_PATIENCE, arrival)
             .await
-            .context("no session ticket came")??;
+            .context("no session ticket arrived")??;
         Ok(())
     }
 

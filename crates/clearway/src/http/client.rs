@@ -219,7 +219,7 @@ impl Client {
             return Ok(());
         };
         let sessions = &config.sessions;
-        poll_fn(|cx| sessions.poll_known(&name, cx, early::allows_early_requests)).await;
+        poll_fn(|cx| sessions.poll_stored(&name, cx, early::allows_early_requests)).await;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use clearway_http3::Settings;
 use clearway_quic::crypto::ClientSessions;
-use clearway_quic::crypto::client_sessions::Known;
+use clearway_quic::crypto::client_sessions::StoredState;
 use http::Method;
 use rustls::pki_types::ServerName;
 
@@ -74,13 +74,13 @@ impl RememberedSettings {
 
     /// Returns the settings that apply to early data.
     pub(super) fn settings(&self) -> Option<Settings> {
-        let state = self.sessions.known(&self.server).application?;
+        let state = self.sessions.stored(&self.server).application?;
         Settings::decode(&state).ok()
     }
 
     pub(super) fn keep(&self, settings: &Settings) {
         let state = Bytes::from(settings.payload());
-        self.sessions.put_application(&self.server, state);
+        self.sessions.put_application_state(&self.server, state);
     }
 
     /// Forgets the server, which did not honour its settings.
@@ -90,8 +90,8 @@ impl RememberedSettings {
 }
 
 /// Whether the next connection to a server can carry early data.
-pub(super) fn allows_early_requests(known: &Known) -> bool {
-    known.tickets > 0 && known.application.is_some()
+pub(super) fn allows_early_requests(stored: &StoredState) -> bool {
+    stored.tickets > 0 && stored.application.is_some()
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl HttpLayer {
         let remembered = memory.as_ref().filter(|_| quic.has_zero_rtt());
         let remembered = remembered.and_then(RememberedSettings::settings);
         if remembered.is_some() {
-            Arc::make_mut(&mut config).remembered = remembered;
+            Arc::make_mut(&mut config).remembered_settings = remembered;
         }
         Self {
             h3: clearway_http3::Connection::new(quic.role(), config, seed),
@@ -240,7 +240,7 @@ impl HttpLayer {
     pub(crate) fn is_idle(&self) -> bool {
         let waits = |requests: &Requests| !requests.arrived.is_empty();
         self.h3.open_requests() == 0
-            && self.h3.undelivered() == 0
+            && self.h3.unacknowledged_messages() == 0
             && !self.requests.as_deref().is_some_and(waits)
     }
 

@@ -202,7 +202,7 @@ impl RequestStream {
 
     /// Sends an interim response (1xx).
     pub(super) fn inform(&self, head: &Response) -> Result<(), Error> {
-        self.send(|h3, quic, id| h3.inform(quic, id, head))
+        self.send(|h3, quic, id| h3.send_informational(quic, id, head))
     }
 
     /// Begins the final response; with `end` it has no body.
@@ -212,12 +212,12 @@ impl RequestStream {
 
     /// Sends a whole response.
     pub(super) fn respond_with(&self, head: &Response, body: Bytes) -> Result<(), Error> {
-        self.send(|h3, quic, id| h3.respond_with(quic, id, head, body))
+        self.send(|h3, quic, id| h3.respond_with_body(quic, id, head, body))
     }
 
     /// Sends trailers and the end of the stream.
     pub(super) fn trailers(&self, fields: &[Field]) -> Result<(), Error> {
-        self.send(|h3, quic, id| h3.trailers(quic, id, fields))
+        self.send(|h3, quic, id| h3.send_trailers(quic, id, fields))
     }
 
     /// Sends the end of the stream.

@@ -1,30 +1,30 @@
-//! What the application reads: it pulls, so that flow control is its back-pressure.
+//! Reading bodies. The application pulls data, so flow control provides the back-pressure.
 
 use clearway_quic::stream::StreamId;
 
 use super::receive::truncated;
-use super::{Connection, Life};
+use super::{Connection, ConnectionState};
 use crate::count::Count;
 use crate::error::{BodyError, Code, ConnectionError};
-use crate::reader::Pause;
-use crate::receiving::Ending;
-use crate::request::{Body, Half};
+use crate::exchange::{Body, MessageState};
+use crate::frame_reader::FrameReadError;
+use crate::receive_half::Ending;
 use crate::transport::Transport;
 
 impl Connection {
-    /// The next piece of the body of a request (server) or response (client), its
-    /// trailers, or its end. Read until `Blocked` or `End`. Before the response has
-    /// arrived, a client's is `Blocked`, and `Event::Response` follows. What had
-    /// arrived when the connection closed is handed out first.
+    /// Returns the next piece of the body of a request (server) or response (client), its trailers,
+    /// or its end. Read until `Blocked` or `End`. Before the response has arrived, a client gets
+    /// `Blocked`, and `Event::Response` follows. What had arrived when the connection closed is
+    /// returned first.
     ///
     /// # Errors
-    /// See [`BodyError`]. After one the stream can't be read any more.
+    /// See [`BodyError`]. After an error, the stream cannot be read any more.
     pub fn read_body<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
     ) -> Result<Body, BodyError> {
-        if matches!(self.life, Life::Failed(_)) {
+        if matches!(self.state, ConnectionState::Failed(_)) {
             return Err(BodyError::Closed);
         }
         let Some(exchange) = self.requests.get_mut(&id) else {
@@ -32,22 +32,22 @@ impl Connection {
         };
         let receiving = &mut exchange.receiving;
         receiving.wanted = false;
-        if receiving.half == Half::Header {
-            return self.nothing_more_now();
+        if receiving.state == MessageState::Header {
+            return self.blocked_or_closed();
         }
-        if receiving.reader.is_passing() && receiving.ending.is_none() {
+        if receiving.reader.is_streaming() && receiving.ending.is_none() {
             return self.read_content(quic, id);
         }
-        if receiving.half != Half::Over
+        if receiving.state != MessageState::Done
             && let Err(error) = self.look_ahead(quic, id)
         {
-            return Err(self.broken(error));
+            return Err(self.close_with(error));
         }
-        self.read_found(quic, id)
+        self.read_next(quic, id)
     }
 
-    /// What was found ahead.
-    fn read_found<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<Body, BodyError> {
+    /// Returns what the lookahead found, or content.
+    fn read_next<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<Body, BodyError> {
         let Some(exchange) = self.requests.get_mut(&id) else {
             return Err(BodyError::Unknown);
         };
@@ -72,11 +72,11 @@ impl Connection {
                 Err(BodyError::Failed(error))
             }
             Some(Ending::Gone) => Err(BodyError::Unknown),
-            None if receiving.half == Half::Over => Ok(Body::End),
-            None if receiving.reader.is_passing() => self.read_content(quic, id),
+            None if receiving.state == MessageState::Done => Ok(Body::End),
+            None if receiving.reader.is_streaming() => self.read_content(quic, id),
             None => {
                 receiving.wanted = true;
-                self.nothing_more_now()
+                self.blocked_or_closed()
             }
         }
     }
@@ -92,24 +92,26 @@ impl Connection {
         let receiving = &mut exchange.receiving;
         match receiving.reader.content(|max| quic.read_chunk(id, max)) {
             Ok(data) => Ok(Body::Data(data)),
-            Err(Pause::Blocked) => {
+            Err(FrameReadError::Blocked) => {
                 receiving.wanted = true;
-                self.nothing_more_now()
+                self.blocked_or_closed()
             }
-            Err(Pause::Reset(code)) => {
+            Err(FrameReadError::Reset(code)) => {
                 let code = Code(code);
                 receiving.ending = Some(Ending::Reset(code));
                 self.on_peer_reset(id);
                 self.retire(id);
                 Err(BodyError::Reset(code))
             }
-            Err(Pause::Gone) => Err(BodyError::Unknown),
-            Err(Pause::End | Pause::Truncated) => Err(self.broken(truncated())),
+            Err(FrameReadError::UnknownStream) => Err(BodyError::Unknown),
+            Err(FrameReadError::End | FrameReadError::Truncated) => {
+                Err(self.close_with(truncated()))
+            }
         }
     }
 
-    /// Nothing has arrived, and nothing will if the connection has ended.
-    fn nothing_more_now(&self) -> Result<Body, BodyError> {
+    /// The result if nothing more has arrived: nothing will arrive if the connection has ended.
+    fn blocked_or_closed(&self) -> Result<Body, BodyError> {
         if self.is_open() {
             Ok(Body::Blocked)
         } else {
@@ -117,7 +119,7 @@ impl Connection {
         }
     }
 
-    fn broken(&mut self, error: ConnectionError) -> BodyError {
+    fn close_with(&mut self, error: ConnectionError) -> BodyError {
         self.fail(error);
         BodyError::Closed
     }

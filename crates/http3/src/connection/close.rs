@@ -1,66 +1,65 @@
-//! Ends that are not the regular one: resets, stops, GOAWAY.
+//! Ending streams early: resets, stops, GOAWAY.
 
 use clearway_quic::Role;
 use clearway_quic::stream::{Directionality, StreamId};
 
 use super::Connection;
-use super::inbound::closed_critical_stream;
+use super::peer_streams::closed_critical_stream;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError, StreamError};
 use crate::event::Event;
+use crate::exchange::{Exchange, MessageEvent, MessageState};
 use crate::frame::{FrameKind, put_varint_frame};
-use crate::receiving::Ending;
-use crate::request::{Exchange, Half, Step};
+use crate::receive_half::Ending;
 use crate::stream_kind::StreamKind;
 use crate::transport::Transport;
 
 impl Connection {
-    /// Abandons what we send on a stream. Reading goes on.
+    /// Resets the sending side of a stream. Reading can go on.
     pub fn reset<T: Transport>(&mut self, quic: &mut T, id: StreamId, code: Code) {
         let Some(exchange) = self.requests.get_mut(&id) else {
             return;
         };
-        if exchange.sending == Half::Over && exchange.outlet.is_empty() {
+        if exchange.sending == MessageState::Done && exchange.send_buffer.is_empty() {
             return;
         }
-        // A stream the transport does not know any more needs no reset.
+        // A stream that the transport no longer knows needs no reset.
         let _ = quic.reset(id, code.0);
         exchange.abort_sending();
         self.retire(id);
     }
 
-    /// Gives up a request in both directions (RFC 9114 §4.1.1), as client or as
-    /// server.
+    /// Cancels a request in both directions (RFC 9114 §4.1.1), as client or as server.
     pub fn cancel<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         if self.requests.contains_key(&id) {
             self.abandon(quic, id, Code::REQUEST_CANCELLED);
         }
     }
 
-    /// Says that the connection is on its way out (RFC 9114 §5.2). Requests that
-    /// have arrived are served.
+    /// Starts or continues a graceful shutdown by sending GOAWAY (RFC 9114 §5.2). Requests that
+    /// have arrived are processed.
     ///
-    /// A server calls it twice: first it says only that the end is near; a round
-    /// trip later it says which requests it takes, and rejects others. A client
-    /// makes no further requests. When [`open_requests`](Self::open_requests) is 0,
-    /// the transport can be closed with `NO_ERROR`.
+    /// A server calls this twice: first to announce the shutdown, and a round trip later to
+    /// announce the last request that it processes, and reject later ones. A client makes no
+    /// further requests. When [`open_requests`](Self::open_requests) is 0, the transport can be
+    /// closed with `NO_ERROR`.
     pub fn shutdown<T: Transport>(&mut self, quic: &mut T) {
         let client = Role::Client;
         let next = StreamId::new(client, Directionality::Bidirectional, self.next_request);
-        if let Some(id) = self.goaway.next(self.role, next) {
+        if let Some(id) = self.goaway.next_to_send(self.role, next) {
             let mut frame = Vec::new();
             put_varint_frame(&mut frame, FrameKind::Goaway, id);
-            self.write_lane(quic, StreamKind::Control, &frame);
+            self.write_critical(quic, StreamKind::Control, &frame);
         }
     }
 
-    /// Whether either end said that it is on its way out.
+    /// Returns whether either endpoint has announced a shutdown.
     #[must_use]
     pub fn is_going_away(&self) -> bool {
-        self.goaway.is_going()
+        self.goaway.is_active()
     }
 
-    /// GOAWAY arrived.
+    /// Handles a received GOAWAY.
     pub(super) fn on_goaway<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -72,10 +71,11 @@ impl Connection {
             return Ok(());
         }
         let goaway = self.goaway;
-        let refused = |id: &StreamId| goaway.refuses(Role::Client, *id);
-        let mut lost: Vec<StreamId> = self.requests.keys().copied().filter(refused).collect();
-        lost.sort_unstable();
-        for id in lost {
+        let is_rejected = |id: &StreamId| goaway.rejects(Role::Client, *id);
+        let requests = self.requests.keys().copied();
+        let mut rejected: Vec<StreamId> = requests.filter(is_rejected).collect();
+        rejected.sort_unstable();
+        for id in rejected {
             self.counters.rejected.count_one();
             self.abandon(quic, id, Code::REQUEST_CANCELLED);
             self.events.push_back(Event::Rejected(id));
@@ -83,8 +83,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Says that a request is not taken, of which the application has seen no more than
-    /// [`Event::Request`]: it can be sent again (server; RFC 9114 §4.1.1).
+    /// Rejects a request, of which the application must have processed nothing: the client can send
+    /// it again (server; RFC 9114 §4.1.1).
     pub fn reject<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         if self.requests.contains_key(&id) {
             self.counters.rejected.count_one();
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// A message of the peer can't be used.
+    /// Handles a malformed message of the peer.
     pub(super) fn on_stream_error<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -102,23 +102,23 @@ impl Connection {
         self.counters.malformed.count_one();
         self.abandon(quic, stream, error.code);
         self.charge();
-        // A request that never was is nobody's but ours.
+        // A server's application has not seen the request.
         if self.role == Role::Client {
             self.events.push_back(Event::Failed { stream, error });
         }
     }
 
-    /// Ends a stream in both directions and forgets it.
+    /// Resets and stops a stream, and removes its state.
     pub(super) fn abandon<T: Transport>(&mut self, quic: &mut T, id: StreamId, code: Code) {
         let _ = quic.reset(id, code.0);
         let _ = quic.stop(id, code.0);
         self.cancel_sections(id);
         self.forget_discarded(id);
-        self.take_delivery(id);
+        self.remove_unacknowledged(id);
         self.take_request(id);
     }
 
-    /// The peer reset a stream before its header section.
+    /// Handles a reset that arrived before the header section.
     pub(super) fn on_early_reset<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -126,9 +126,9 @@ impl Connection {
         code: Code,
     ) {
         match self.role {
-            // Nobody has seen the request; there is nothing to answer.
+            // The application has not seen the request; there is nothing to respond to.
             Role::Server => {
-                self.note_abandoned(stream);
+                self.count_abandoned(stream);
                 self.abandon(quic, stream, Code::REQUEST_REJECTED);
             }
             Role::Client => {
@@ -142,33 +142,33 @@ impl Connection {
         }
     }
 
-    /// The peer reset a stream: nothing more comes, and what came may stay undecoded.
-    /// Whoever calls this tells the application, then [retires](Self::retire) it.
+    /// Handles a reset: no more data arrives, and field sections that have arrived may stay
+    /// undecoded. The caller tells the application, and then [retires](Self::retire) the stream.
     pub(super) fn on_peer_reset(&mut self, id: StreamId) {
         self.decoder.cancel(id.as_u64());
         if let Some(exchange) = self.requests.get_mut(&id) {
             let receiving = &mut exchange.receiving;
-            receiving.step(Step::Abort);
+            receiving.step(MessageEvent::Abort);
             receiving.trailers = None;
             receiving.waits_for_table = false;
         }
-        self.note_abandoned(id);
+        self.count_abandoned(id);
     }
 
-    /// The peer does not want what we send.
+    /// Handles STOP_SENDING.
     pub(super) fn on_stopped(&mut self, stream: StreamId, code: Code) {
-        if self.lane_of(stream).is_some() {
+        if self.critical_kind(stream).is_some() {
             return self.fail(closed_critical_stream());
         }
         if let Some(exchange) = self.requests.get_mut(&stream) {
             exchange.abort_sending();
             self.events.push_back(Event::Stopped { stream, code });
-            self.note_abandoned(stream);
+            self.count_abandoned(stream);
             return self.retire(stream);
         }
-        // The application is done with it, the client was not.
-        if self.take_delivery(stream) {
-            self.clock.touch();
+        // The application was done with the stream, but the client was not.
+        if self.remove_unacknowledged(stream) {
+            self.timers.on_activity();
             self.counters
                 .abandoned
                 .count((self.role == Role::Server).into());
@@ -176,26 +176,26 @@ impl Connection {
         }
     }
 
-    /// The peer has all that we sent on a stream, its end included.
+    /// Handles the acknowledgment of everything that we sent on a stream, including its end.
     pub(super) fn on_finished(&mut self, id: StreamId) {
         let answered = match self.requests.get_mut(&id) {
             Some(exchange) => {
-                exchange.delivered = true;
+                exchange.acknowledged = true;
                 !exchange.abandoned
             }
-            None => self.take_delivery(id),
+            None => self.remove_unacknowledged(id),
         };
         if answered {
-            self.clock.touch();
-            // A request answered to its end makes up for one abandoned.
+            self.timers.on_activity();
+            // A completed request makes up for an abandoned one.
             let burst = self.config.limits.abandoned_burst;
-            self.allowances.abandoned.give(1, burst);
+            self.rate_limits.abandoned.refund(1, burst);
         }
     }
 
-    /// A client that begins requests and abandons them makes work at no cost to
-    /// itself; there is a rate of that beyond which it is an attack.
-    pub(super) fn note_abandoned(&mut self, id: StreamId) {
+    /// Counts an abandoned request. A client that begins requests and abandons them causes work at
+    /// no cost to itself, so the rate is limited.
+    pub(super) fn count_abandoned(&mut self, id: StreamId) {
         let Some(exchange) = self.requests.get_mut(&id) else {
             return;
         };
@@ -206,41 +206,42 @@ impl Connection {
         self.charge();
     }
 
-    /// A request ended before its answer had arrived, by the client's doing: it reset
-    /// it, or did something for which we had to.
+    /// Charges the client for a request that ended early because of it: it reset the request, or
+    /// did something for which we had to.
     pub(super) fn charge(&mut self) {
-        if self.role == Role::Server && !self.allowances.abandoned.take() {
+        if self.role == Role::Server && !self.rate_limits.abandoned.take() {
             self.fail(ConnectionError::new(
                 Code::EXCESSIVE_LOAD,
-                "too many requests abandoned, malformed or refused in a short time",
+                "too many requests were reset, malformed or rejected in a short time",
             ));
         }
     }
 
-    /// Forgets a request both of whose halves are over.
+    /// Removes a request if both directions are done.
     pub(super) fn retire(&mut self, id: StreamId) {
         if self.requests.get(&id).is_some_and(Exchange::is_over)
             && let Some(exchange) = self.take_request(id)
-            && exchange.is_on_its_way()
+            && exchange.is_unacknowledged()
         {
-            self.lingering().delivering.insert(id, exchange.progress);
+            let lingering = self.lingering();
+            lingering.unacknowledged.insert(id, exchange.progress);
         }
     }
 
     fn take_request(&mut self, id: StreamId) -> Option<Exchange> {
         let exchange = self.requests.remove(&id)?;
-        if exchange.receiving.half != Half::Header {
-            self.clock.touch();
+        if exchange.receiving.state != MessageState::Header {
+            self.timers.on_activity();
         }
         if let Some(lingering) = &mut self.lingering {
-            lingering.forget_gathered(exchange.receiving.gathered);
+            lingering.release_incomplete(exchange.receiving.incomplete_section);
         }
         Some(exchange)
     }
 
-    /// Whether a stream waited for nothing but acknowledgments; it does no more.
-    fn take_delivery(&mut self, id: StreamId) -> bool {
+    /// Removes a stream that only waited for its acknowledgment. Returns whether there was one.
+    fn remove_unacknowledged(&mut self, id: StreamId) -> bool {
         let lingering = self.lingering.as_deref_mut();
-        lingering.is_some_and(|it| it.delivering.remove(&id).is_some())
+        lingering.is_some_and(|it| it.unacknowledged.remove(&id).is_some())
     }
 }

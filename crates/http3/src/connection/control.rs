@@ -4,50 +4,60 @@ use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 
 use super::Connection;
-use super::inbound::closed_critical_stream;
+use super::peer_streams::closed_critical_stream;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError};
 use crate::event::Event;
-use crate::frame::{FrameHeader, FrameKind, only_varint};
-use crate::priority::{Priority, read_update};
-use crate::reader::{Item, Pause};
-use crate::request::Half;
+use crate::exchange::MessageState;
+use crate::frame::{FrameHeader, FrameKind, decode_single_varint};
+use crate::frame_reader::{FrameItem, FrameReadError};
+use crate::priority::{Priority, decode_priority_update};
 use crate::settings::Settings;
 use crate::transport::Transport;
 
-/// Payload of a frame that carries one integer, bytes at most.
+/// Maximum payload of a frame that carries one integer, in bytes.
 const ONE_INTEGER: u64 = 8;
 
 impl Connection {
-    /// Reads the control stream as far as it has arrived.
+    /// Reads what has arrived on the control stream.
     pub(super) fn on_control_stream<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
     ) -> Result<(), ConnectionError> {
         loop {
-            let reader = self.inbound.reader();
+            let reader = self.peer_streams.reader();
             let item = reader.next(|max| quic.read_chunk(id, max));
             self.counters.skipped.count(reader.take_skipped());
             match item {
-                Ok(Item::Header(header)) => self.on_control_header(header)?,
-                Ok(Item::Payload(kind, payload)) => self.on_control_frame(quic, kind, &payload)?,
-                // Nothing on this stream is passed on in pieces.
-                Ok(Item::Content) | Err(Pause::Blocked) => return Ok(()),
-                Err(Pause::End | Pause::Truncated | Pause::Reset(_) | Pause::Gone) => {
+                Ok(FrameItem::Header(header)) => self.on_control_header(header)?,
+                Ok(FrameItem::Payload(kind, payload)) => {
+                    self.on_control_frame(quic, kind, &payload)?;
+                }
+                // No payload on this stream is read in pieces.
+                Ok(FrameItem::Content) | Err(FrameReadError::Blocked) => return Ok(()),
+                Err(
+                    FrameReadError::End
+                    | FrameReadError::Truncated
+                    | FrameReadError::Reset(_)
+                    | FrameReadError::UnknownStream,
+                ) => {
                     return Err(closed_critical_stream());
                 }
             }
         }
     }
 
-    /// Whether the frame has a place here, and how large it may be.
+    /// Checks whether the frame is allowed on the control stream, and its length.
     fn on_control_header(&mut self, header: FrameHeader) -> Result<(), ConnectionError> {
         let FrameHeader { kind, len } = header;
         if self.peer.is_none() && kind != FrameKind::Settings {
             return Err(ConnectionError::new(
                 Code::MISSING_SETTINGS,
-                format!("the control stream begins with {}", kind.name()),
+                format!(
+                    "control stream must begin with SETTINGS, found {}",
+                    kind.name()
+                ),
             ));
         }
         let limits = &self.config.limits;
@@ -62,7 +72,7 @@ impl Connection {
             {
                 (limits.max_priority_update, Code::EXCESSIVE_LOAD)
             }
-            FrameKind::Unknown(_) => return self.note_idle_work(),
+            FrameKind::Unknown(_) => return self.count_useless(),
             FrameKind::Data
             | FrameKind::Headers
             | FrameKind::Settings
@@ -73,14 +83,15 @@ impl Connection {
             | FrameKind::Http2(_) => {
                 return Err(ConnectionError::new(
                     Code::FRAME_UNEXPECTED,
-                    format!("{} on the control stream", kind.name()),
+                    format!("unexpected {} on the control stream", kind.name()),
                 ));
             }
         };
-        if self.inbound.reader().gather(kind, limit) {
+        if self.peer_streams.reader().buffer_payload(kind, limit) {
             return Ok(());
         }
-        let reason = format!("{} of {len} bytes", kind.name());
+        let name = kind.name();
+        let reason = format!("{name} payload of {len} bytes exceeds the limit of {limit} bytes");
         Err(ConnectionError::new(code, reason))
     }
 
@@ -91,23 +102,23 @@ impl Connection {
         payload: &[u8],
     ) -> Result<(), ConnectionError> {
         if kind != FrameKind::Settings {
-            self.note_idle_work()?;
+            self.count_useless()?;
         }
         match kind {
             FrameKind::Settings => self.on_settings(quic, payload),
-            FrameKind::Goaway => self.on_goaway(quic, only_varint(kind, payload)?),
-            FrameKind::CancelPush => self.on_cancel_push(only_varint(kind, payload)?),
-            FrameKind::MaxPushId => self.on_max_push_id(only_varint(kind, payload)?),
+            FrameKind::Goaway => self.on_goaway(quic, decode_single_varint(kind, payload)?),
+            FrameKind::CancelPush => self.on_cancel_push(decode_single_varint(kind, payload)?),
+            FrameKind::MaxPushId => self.on_max_push_id(decode_single_varint(kind, payload)?),
             FrameKind::PriorityUpdateRequest => {
-                let (id, priority) = read_update(payload)?;
+                let (id, priority) = decode_priority_update(payload)?;
                 self.on_priority_update(quic, id, priority);
                 Ok(())
             }
             FrameKind::PriorityUpdatePush => Err(ConnectionError::new(
                 Code::ID_ERROR,
-                "PRIORITY_UPDATE for a push that was not promised",
+                "PRIORITY_UPDATE for a push ID that was not promised",
             )),
-            // `on_control_header` lets none of these through.
+            // `on_control_header` has rejected or skipped these.
             FrameKind::Data
             | FrameKind::Headers
             | FrameKind::PushPromise
@@ -122,7 +133,7 @@ impl Connection {
         payload: &[u8],
     ) -> Result<(), ConnectionError> {
         let settings = Settings::decode(payload)?;
-        if let Some(remembered) = &self.config.remembered
+        if let Some(remembered) = &self.config.remembered_settings
             && self.role == Role::Client
             && quic.zero_rtt_accepted() == Some(true)
         {
@@ -137,22 +148,21 @@ impl Connection {
         Ok(())
     }
 
-    /// No push was ever allowed or promised, so any identifier is wrong
-    /// (RFC 9114 §7.2.3).
+    /// No push was ever allowed or promised, so any push ID is an error (RFC 9114 §7.2.3).
     fn on_cancel_push(&mut self, _id: u64) -> Result<(), ConnectionError> {
         Err(ConnectionError::new(
             Code::ID_ERROR,
             match self.role {
-                Role::Client => "CANCEL_PUSH, and pushes were not allowed",
-                Role::Server => "CANCEL_PUSH for a push that was not promised",
+                Role::Client => "CANCEL_PUSH without MAX_PUSH_ID: server push is not allowed",
+                Role::Server => "CANCEL_PUSH for a push ID that was not promised",
             },
         ))
     }
 
-    /// We never push, but the limit must not shrink (RFC 9114 §7.2.7).
+    /// We never push, but the limit must not decrease (RFC 9114 §7.2.7).
     fn on_max_push_id(&mut self, id: u64) -> Result<(), ConnectionError> {
         if self.max_push_id.is_some_and(|earlier| id < earlier) {
-            let reason = "MAX_PUSH_ID was reduced";
+            let reason = "MAX_PUSH_ID is lower than in an earlier frame";
             return Err(ConnectionError::new(Code::ID_ERROR, reason));
         }
         self.max_push_id = Some(id);
@@ -167,8 +177,8 @@ impl Connection {
     ) {
         if let Some(exchange) = self.requests.get_mut(&stream) {
             exchange.reprioritize(priority);
-            if exchange.receiving.half == Half::Header {
-                // The application has not heard of the request.
+            if exchange.receiving.state == MessageState::Header {
+                // The application has not seen the request yet.
                 return;
             }
             quic.set_priority(stream, priority.into());
@@ -178,18 +188,20 @@ impl Connection {
         if stream.index() < self.next_request {
             return;
         }
-        if let Some((_, early)) = self.early.iter_mut().find(|(id, _)| *id == stream) {
-            *early = priority;
-        } else if self.early.len() < self.config.limits.max_early_priorities {
-            self.early.push((stream, priority));
+        let early = &mut self.early_priorities;
+        if let Some((_, known)) = early.iter_mut().find(|(id, _)| *id == stream) {
+            *known = priority;
+        } else if early.len() < self.config.limits.max_early_priorities {
+            early.push((stream, priority));
         } else {
             self.counters.priorities_dropped.count_one();
         }
     }
 
-    /// What PRIORITY_UPDATE said of a request that arrives only now.
+    /// Takes the priority from a PRIORITY_UPDATE frame that arrived before its request.
     pub(super) fn take_early_priority(&mut self, id: StreamId) -> Option<Priority> {
-        let at = self.early.iter().position(|(early, _)| *early == id)?;
-        Some(self.early.swap_remove(at).1)
+        let early = &mut self.early_priorities;
+        let at = early.iter().position(|(stream, _)| *stream == id)?;
+        Some(early.swap_remove(at).1)
     }
 }

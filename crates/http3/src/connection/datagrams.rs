@@ -1,4 +1,4 @@
-//! HTTP datagrams of requests (RFC 9297 §2).
+//! HTTP datagrams (RFC 9297 §2).
 
 use bytes::Bytes;
 use clearway_quic::datagram::SendDatagramError;
@@ -7,25 +7,25 @@ use clearway_quic::stream::StreamId;
 use super::Connection;
 use crate::count::Count;
 use crate::datagram;
-use crate::request::Half;
+use crate::exchange::MessageState;
 use crate::transport::Transport;
 
-/// Why a datagram was not sent.
+/// The error of sending an HTTP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatagramError {
-    /// One of the ends has not said that it takes HTTP datagrams.
-    #[error("HTTP datagrams were not agreed on")]
+    /// HTTP datagrams are not enabled at both endpoints.
+    #[error("HTTP datagrams are not enabled at both endpoints (SETTINGS_H3_DATAGRAM)")]
     Unsupported,
-    /// No such request, or our side of it is over.
-    #[error("no such stream")]
+    /// The request does not exist, or its sending side is already closed.
+    #[error("the stream does not exist or is already closed")]
     Unknown,
-    /// The transport did not take it.
+    /// The transport did not accept the datagram.
     #[error(transparent)]
     Transport(#[from] SendDatagramError),
 }
 
 impl Connection {
-    /// Sends a datagram of the request `id`; it may get lost.
+    /// Sends an HTTP datagram for the request `id`. Delivery is not guaranteed.
     ///
     /// # Errors
     /// See [`DatagramError`].
@@ -39,14 +39,14 @@ impl Connection {
             return Err(DatagramError::Unsupported);
         }
         let exchange = self.requests.get(&id);
-        if exchange.is_none_or(|exchange| exchange.sending == Half::Over) {
+        if exchange.is_none_or(|exchange| exchange.sending == MessageState::Done) {
             return Err(DatagramError::Unknown);
         }
         Ok(quic.send_datagram(datagram::encode(id, payload))?)
     }
 
-    /// The next datagram received for a request that is not over, with its stream.
-    /// Others are dropped and counted (RFC 9297 §2.1).
+    /// Returns the next HTTP datagram of an open request, with its stream. Other datagrams are
+    /// dropped and counted (RFC 9297 §2.1).
     pub fn recv_datagram<T: Transport>(&mut self, quic: &mut T) -> Option<(StreamId, Bytes)> {
         while self.is_open() {
             let raw = quic.recv_datagram()?;
@@ -62,7 +62,7 @@ impl Connection {
                 }
             };
             let exchange = self.requests.get(&id);
-            if exchange.is_some_and(|exchange| exchange.receiving.half != Half::Over) {
+            if exchange.is_some_and(|exchange| exchange.receiving.state != MessageState::Done) {
                 return Some((id, payload));
             }
             self.counters.datagrams_dropped.count_one();
@@ -70,8 +70,8 @@ impl Connection {
         None
     }
 
-    /// Largest payload of a datagram of the request `id` now, bytes; `None` if none
-    /// can be sent.
+    /// Returns the maximum payload of an HTTP datagram for the request `id` now, in bytes, or
+    /// `None` if none can be sent.
     #[must_use]
     pub fn max_datagram_size<T: Transport>(&self, quic: &T, id: StreamId) -> Option<usize> {
         if !self.config.datagrams || !self.allowed().h3_datagram {

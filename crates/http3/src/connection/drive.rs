@@ -1,62 +1,63 @@
-//! Events of the transport in, writes out, the end.
+//! Transport events in, writes out, the end of the connection.
 
 use bytes::{Buf, BytesMut};
 use clearway_quic::connection::Event as QuicEvent;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId, WriteError};
 use clearway_quic::{Instant, Role};
 
-use super::{Connection, Lane, Life};
+use super::{Connection, ConnectionState, CriticalStream};
 use crate::count::Count;
-use crate::error::{Code, ConnectionError, Fault};
+use crate::error::{Code, ConnectionError, ReceiveError};
 use crate::event::Event;
 use crate::frame::{FrameHeader, FrameKind, put_varint};
 use crate::stream_kind::{StreamKind, reserved};
 use crate::transport::Transport;
 
 impl Connection {
-    /// Opens our control and QPACK streams and sends SETTINGS. Done as soon as the
-    /// transport can take data: when it is `Connected`, or before with the first
-    /// request that is sent or arrives as early data. What the peer's stream limit
-    /// does not allow yet is opened later.
+    /// Opens our control and QPACK streams and sends SETTINGS. Called as soon as the transport can
+    /// send data: when it is `Connected`, or earlier with the first request that is sent or arrives
+    /// in 0-RTT. Streams that the peer's limit does not allow yet are opened later.
     pub fn start<T: Transport>(&mut self, quic: &mut T) {
         for kind in [
             StreamKind::Control,
             StreamKind::QpackEncoder,
             StreamKind::QpackDecoder,
         ] {
-            let Some(lane) = self.lane(kind) else { return };
-            if lane.id.is_some() {
+            let Some(stream) = self.critical_stream(kind) else {
+                return;
+            };
+            if stream.id.is_some() {
                 continue;
             }
             let Some(id) = quic.open(Directionality::Unidirectional) else {
                 return;
             };
-            lane.id = Some(id);
-            // What was said before there was a stream to say it on.
-            let held = lane.outlet.take_waiting();
+            stream.id = Some(id);
+            // Data that was written before the stream could be opened.
+            let held = stream.send_buffer.take_pending();
             let mut first = Vec::new();
             put_varint(&mut first, kind.as_u64());
             if kind == StreamKind::Control {
                 self.put_settings(&mut first);
             }
-            quic.set_priority(id, FIRST);
-            self.write_lane(quic, kind, &first);
+            quic.set_priority(id, HIGHEST_PRIORITY);
+            self.write_critical(quic, kind, &first);
             for bytes in held {
-                self.write_lane(quic, kind, &bytes);
+                self.write_critical(quic, kind, &bytes);
             }
         }
         self.send_grease(quic);
     }
 
-    /// Starts if that was not done: SETTINGS go before everything else, also before
-    /// the handshake is complete.
+    /// Opens our streams unless that was done: SETTINGS go before everything else, even before the
+    /// handshake is complete.
     pub(super) fn start_early<T: Transport>(&mut self, quic: &mut T) {
-        if self.outbound.control.id.is_none() {
+        if self.local_streams.control.id.is_none() {
             self.start(quic);
         }
     }
 
-    /// Takes an event of the transport.
+    /// Processes an event of the transport.
     pub fn on_quic_event<T: Transport>(&mut self, quic: &mut T, event: &QuicEvent) {
         if !self.is_open() {
             return;
@@ -66,10 +67,9 @@ impl Connection {
             QuicEvent::Stream(event) => self.on_stream_event(quic, *event),
             QuicEvent::DatagramReceived => self.events.push_back(Event::DatagramReceived),
             QuicEvent::Closed(_) => self.end(),
-            // Written again by the transport, under the settings of a first
-            // connection (RFC 9114 §7.2.4.2).
-            QuicEvent::ZeroRttRejected => self.remembers = false,
-            // Paths and the handshake's confirmation are the transport's own.
+            // The transport sends the data again, under the initial settings (RFC 9114 §7.2.4.2).
+            QuicEvent::ZeroRttRejected => self.use_remembered = false,
+            // Paths and the confirmation of the handshake concern only the transport.
             QuicEvent::Confirmed | QuicEvent::PathChanged { .. } => {}
         }
     }
@@ -82,12 +82,12 @@ impl Connection {
             }
             StreamEvent::Opened(Directionality::Unidirectional) => {
                 while let Some(id) = quic.accept(Directionality::Unidirectional) {
-                    self.inbound.on_opened(id);
+                    self.peer_streams.on_opened(id);
                 }
             }
             StreamEvent::Readable(id) => match id.directionality() {
                 Directionality::Bidirectional => self.on_readable(quic, id),
-                Directionality::Unidirectional => self.on_inbound(quic, id),
+                Directionality::Unidirectional => self.on_peer_stream(quic, id),
             },
             StreamEvent::Writable(id) => self.on_writable(quic, id),
             StreamEvent::Stopped { id, code } => self.on_stopped(id, Code(code)),
@@ -99,78 +99,82 @@ impl Connection {
         }
     }
 
-    /// Writes what the last calls left for the peer: instructions for the
-    /// compression tables, and the end of a failed connection. To be called after
-    /// each batch of events and calls, before the transport's `transmit`.
+    /// Writes what the last calls produced: QPACK instructions, and the close of a failed
+    /// connection. Call it after each batch of events and calls, before the transport's `transmit`.
     pub fn flush<T: Transport>(&mut self, now: Instant, quic: &mut T) {
-        self.allowances.refill(now, &self.config.limits);
-        self.set_clock(now);
+        self.rate_limits.refill(now, &self.config.limits);
+        self.set_timers(now);
         if self.is_open() {
             self.flush_instructions(quic);
         }
-        if let Life::Failed(error) = &self.life {
+        if let ConnectionState::Failed(error) = &self.state {
             quic.close(now, error.code.0, error.reason.as_bytes());
             self.end();
         }
     }
 
-    /// The connection breaks a rule: nothing but saying so is left to do.
+    /// Fails the connection; the next flush closes it.
     pub(super) fn fail(&mut self, error: ConnectionError) {
         if self.is_open() {
             self.events.push_back(Event::Closed(error.clone()));
-            self.life = Life::Failed(Box::new(error));
+            self.state = ConnectionState::Failed(Box::new(error));
         }
     }
 
-    /// Takes what went wrong with one stream or with the connection.
-    pub(super) fn on_fault<T: Transport>(&mut self, quic: &mut T, id: StreamId, fault: Fault) {
-        match fault {
-            Fault::Stream(error) => self.on_stream_error(quic, id, error),
-            Fault::Connection(error) => self.fail(error),
+    /// Handles an error of a stream or of the connection.
+    pub(super) fn on_receive_error<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+        error: ReceiveError,
+    ) {
+        match error {
+            ReceiveError::Stream(error) => self.on_stream_error(quic, id, error),
+            ReceiveError::Connection(error) => self.fail(error),
         }
     }
 
-    /// Counts work that is of no use to us, and fails when there is too much.
-    pub(super) fn note_idle_work(&mut self) -> Result<(), ConnectionError> {
-        self.counters.idle_work.count_one();
-        if self.allowances.idle_work.take() {
+    /// Counts a frame or stream without effect. Fails if there are too many.
+    pub(super) fn count_useless(&mut self) -> Result<(), ConnectionError> {
+        self.counters.useless_frames.count_one();
+        if self.rate_limits.useless_frames.take() {
             return Ok(());
         }
-        Err(useless())
+        Err(too_many_useless())
     }
 
-    /// Counts changes of the dynamic table, and fails when there are too many for the
+    /// Counts updates of the dynamic table. Fails if there are too many for the field
     /// sections that use it.
-    pub(super) fn note_table_updates(&mut self) -> Result<(), ConnectionError> {
-        let updates = self.decoder.take_updates();
-        if self.allowances.table_updates.take_many(updates) {
+    pub(super) fn count_table_updates(&mut self) -> Result<(), ConnectionError> {
+        let updates = self.decoder.take_table_updates();
+        if self.rate_limits.table_updates.take_many(updates) {
             return Ok(());
         }
         Err(ConnectionError::new(
             Code::EXCESSIVE_LOAD,
-            "too many changes of the dynamic table for the sections that use it",
+            "too many dynamic table updates for the field sections that use them",
         ))
     }
 
-    /// Counts cancelled streams, which cost nothing to send and are mostly unknown.
-    pub(super) fn note_cancellations(&mut self) -> Result<(), ConnectionError> {
+    /// Counts stream cancellations, which cost little to send and mostly have no effect.
+    pub(super) fn count_cancellations(&mut self) -> Result<(), ConnectionError> {
         let cancelled = self.encoder.take_cancellations();
-        self.counters.idle_work.count(cancelled);
-        if self.allowances.idle_work.take_many(cancelled) {
+        self.counters.useless_frames.count(cancelled);
+        if self.rate_limits.useless_frames.take_many(cancelled) {
             return Ok(());
         }
-        Err(useless())
+        Err(too_many_useless())
     }
 
     pub(super) fn end(&mut self) {
-        self.life = Life::Closed;
-        // The requests stay: what had arrived can still be read.
-        self.early.clear();
+        self.state = ConnectionState::Closed;
+        // The requests are kept: what has arrived can still be read.
+        self.early_priorities.clear();
         self.lingering = None;
     }
 
     fn put_settings(&self, out: &mut Vec<u8>) {
-        let grease = self.config.grease.then_some(self.grease);
+        let grease = self.config.grease.then_some(self.grease_seed);
         let settings = self.config.settings(self.role);
         settings.encode(grease, out);
         if let Some(seed) = grease {
@@ -179,102 +183,106 @@ impl Connection {
         }
     }
 
-    /// Once, a stream without meaning (RFC 9114 §6.2.3).
+    /// Opens a stream of a reserved type, once (RFC 9114 §6.2.3).
     fn send_grease<T: Transport>(&mut self, quic: &mut T) {
-        if !self.config.grease || self.outbound.greased.is_some() {
+        if !self.config.grease || self.local_streams.reserved.is_some() {
             return;
         }
         let Some(id) = quic.open(Directionality::Unidirectional) else {
             return;
         };
-        self.outbound.greased = Some(id);
+        self.local_streams.reserved = Some(id);
         let mut bytes = Vec::new();
-        put_varint(&mut bytes, reserved(self.grease >> 24 & 0xff));
-        // If the peer refuses it, it has seen it, which is all there is to it.
+        put_varint(&mut bytes, reserved(self.grease_seed >> 24 & 0xff));
+        // The peer may reject it; then it has seen it, which is all that matters.
         let _ = quic.write(id, &bytes);
         let _ = quic.finish(id);
     }
 
-    fn lane(&mut self, kind: StreamKind) -> Option<&mut Lane> {
+    fn critical_stream(&mut self, kind: StreamKind) -> Option<&mut CriticalStream> {
         match kind {
-            StreamKind::Control => Some(&mut self.outbound.control),
-            StreamKind::QpackEncoder => Some(&mut self.outbound.encoder),
-            StreamKind::QpackDecoder => Some(&mut self.outbound.decoder),
+            StreamKind::Control => Some(&mut self.local_streams.control),
+            StreamKind::QpackEncoder => Some(&mut self.local_streams.encoder),
+            StreamKind::QpackDecoder => Some(&mut self.local_streams.decoder),
             StreamKind::Push | StreamKind::Unknown(_) => None,
         }
     }
 
-    /// Which of our three a stream is.
-    pub(super) fn lane_of(&self, id: StreamId) -> Option<StreamKind> {
-        let out = &self.outbound;
+    /// Returns the type of a stream, if it is one of our critical streams.
+    pub(super) fn critical_kind(&self, id: StreamId) -> Option<StreamKind> {
+        let out = &self.local_streams;
         [
             (&out.control, StreamKind::Control),
             (&out.encoder, StreamKind::QpackEncoder),
             (&out.decoder, StreamKind::QpackDecoder),
         ]
         .into_iter()
-        .find_map(|(lane, kind)| (lane.id == Some(id)).then_some(kind))
+        .find_map(|(stream, kind)| (stream.id == Some(id)).then_some(kind))
     }
 
-    /// Writes on one of our three streams, now or once it is open.
-    pub(super) fn write_lane<T: Transport>(
+    /// Writes on one of our critical streams, now or once it is open.
+    pub(super) fn write_critical<T: Transport>(
         &mut self,
         quic: &mut T,
         kind: StreamKind,
         bytes: &[u8],
     ) {
-        let Some(lane) = self.lane(kind) else { return };
-        let written = match lane.id {
-            Some(id) => lane.outlet.write(quic, id, bytes),
+        let Some(stream) = self.critical_stream(kind) else {
+            return;
+        };
+        let written = match stream.id {
+            Some(id) => stream.send_buffer.write(quic, id, bytes),
             None => {
-                lane.outlet.hold(bytes);
+                stream.send_buffer.push(bytes);
                 Ok(())
             }
         };
-        self.check_lane(written);
+        self.check_critical_write(written);
     }
 
-    pub(super) fn flush_lane<T: Transport>(&mut self, quic: &mut T, kind: StreamKind) {
-        let Some(lane) = self.lane(kind) else { return };
-        let written = match lane.id {
-            Some(id) => lane.outlet.flush(quic, id),
+    pub(super) fn flush_critical<T: Transport>(&mut self, quic: &mut T, kind: StreamKind) {
+        let Some(stream) = self.critical_stream(kind) else {
+            return;
+        };
+        let written = match stream.id {
+            Some(id) => stream.send_buffer.flush(quic, id),
             None => Ok(()),
         };
-        self.check_lane(written);
+        self.check_critical_write(written);
     }
 
-    /// The peer must not refuse our critical streams (RFC 9114 §6.2.1).
-    fn check_lane(&mut self, written: Result<(), WriteError>) {
+    /// The peer must not ask us to stop sending on a critical stream (RFC 9114 §6.2.1).
+    fn check_critical_write(&mut self, written: Result<(), WriteError>) {
         match written {
             Err(WriteError::Stopped(_)) => self.fail(ConnectionError::new(
                 Code::CLOSED_CRITICAL_STREAM,
-                "a critical stream of ours was refused",
+                "the peer sent STOP_SENDING for a critical stream",
             )),
-            // A transport that has ended says so with an event of its own.
+            // A closed transport has its own event.
             Ok(()) | Err(WriteError::Blocked | WriteError::Unknown | WriteError::Finished) => {}
         }
     }
 
-    /// Takes from the tables' instructions what the streams accept; the rest stays
-    /// with the tables, which bound it.
+    /// Writes as many QPACK instructions as the streams accept. The rest stays in the encoder and
+    /// the decoder, which limit it.
     fn flush_instructions<T: Transport>(&mut self, quic: &mut T) {
-        let lane = &mut self.outbound.encoder;
-        let encoder = lane.drain(quic, self.encoder.instructions());
-        let lane = &mut self.outbound.decoder;
-        let decoder = lane.drain(quic, self.decoder.instructions());
-        self.check_lane(encoder.and(decoder));
+        let stream = &mut self.local_streams.encoder;
+        let encoder = stream.drain(quic, self.encoder.instructions());
+        let stream = &mut self.local_streams.decoder;
+        let decoder = stream.drain(quic, self.decoder.instructions());
+        self.check_critical_write(encoder.and(decoder));
     }
 
     fn on_writable<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
-        if let Some(kind) = self.lane_of(id) {
-            return self.flush_lane(quic, kind);
+        if let Some(kind) = self.critical_kind(id) {
+            return self.flush_critical(quic, kind);
         }
         let Some(exchange) = self.requests.get_mut(&id) else {
             return;
         };
-        // A stream that was stopped or reset is dealt with where that is told.
-        let _ = exchange.outlet.flush(quic, id);
-        if exchange.outlet.take_writable() {
+        // There are events for a stream that was stopped or reset.
+        let _ = exchange.send_buffer.flush(quic, id);
+        if exchange.send_buffer.take_writable() {
             self.events.push_back(Event::Writable(id));
         }
         self.retire(id);
@@ -287,7 +295,7 @@ impl Connection {
                 Role::Client => {
                     return self.fail(ConnectionError::new(
                         Code::STREAM_CREATION_ERROR,
-                        "a bidirectional stream opened by the server",
+                        "the server opened a bidirectional stream",
                     ));
                 }
             }
@@ -295,31 +303,31 @@ impl Connection {
     }
 }
 
-impl Lane {
-    /// Writes the front of `bytes`, as far as the stream takes it.
+impl CriticalStream {
+    /// Writes the front of `bytes`, as far as the stream accepts it.
     fn drain<T: Transport>(
         &mut self,
         quic: &mut T,
         bytes: &mut BytesMut,
     ) -> Result<(), WriteError> {
         let Some(id) = self.id else { return Ok(()) };
-        while !bytes.is_empty() && self.outlet.is_empty() {
-            let taken = quic.write(id, bytes)?;
-            bytes.advance(taken);
+        while !bytes.is_empty() && self.send_buffer.is_empty() {
+            let written = quic.write(id, bytes)?;
+            bytes.advance(written);
         }
         Ok(())
     }
 }
 
-fn useless() -> ConnectionError {
+fn too_many_useless() -> ConnectionError {
     ConnectionError::new(
         Code::EXCESSIVE_LOAD,
-        "too many frames, streams or instructions without use",
+        "too many frames, streams or instructions without effect",
     )
 }
 
-/// For the streams that all requests depend on.
-const FIRST: clearway_quic::stream::Priority = clearway_quic::stream::Priority {
+/// The priority of the streams that all requests depend on.
+const HIGHEST_PRIORITY: clearway_quic::stream::Priority = clearway_quic::stream::Priority {
     urgency: 0,
     incremental: false,
 };

@@ -1,78 +1,80 @@
-//! What has arrived of a message ahead of the application, and how it ended.
+//! Looking ahead in a message: what has arrived before the application reads it, and how it ended.
 
 use clearway_quic::stream::{ReadError, StreamId};
 
 use super::Connection;
-use super::receive::{Found, truncated};
+use super::receive::{StreamItem, truncated};
 use super::section::too_large;
 use crate::count::Count;
-use crate::error::{Code, ConnectionError, Fault, StreamError};
-use crate::receiving::Ending;
-use crate::request::Half;
+use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
+use crate::exchange::MessageState;
+use crate::receive_half::Ending;
 use crate::transport::Transport;
 
 impl Connection {
-    /// Looks at what comes next of a message whose header section the application has,
-    /// up to content that it has not read: frames that have no place there, an end
-    /// within a frame and wrong compression end the connection whether or not anybody
-    /// reads on (RFC 9114 §4.1). What belongs to the application is kept for it; what
-    /// is malformed is told when it reads. Answers whether there is something for it.
+    /// Looks at what follows the header section of a message, up to content that the application
+    /// has not read. Frames that are not allowed, an end within a frame and invalid field
+    /// compression close the connection even if nobody reads on (RFC 9114 §4.1). What belongs to
+    /// the application is kept for it; a malformed message is reported when it reads. Returns
+    /// whether there is something to read.
     ///
     /// # Errors
-    /// What ends the connection.
+    /// Errors that close the connection.
     pub(super) fn look_ahead<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
     ) -> Result<bool, ConnectionError> {
         while let Some(receiving) = self.receiving(id) {
-            if receiving.ending.is_some() && receiving.half == Half::Over {
+            if receiving.ending.is_some() && receiving.state == MessageState::Done {
                 return Ok(true);
             }
-            let found = if receiving.ending.is_some() || receiving.reader.is_passing() {
-                // A reset overtakes content, and what is wrong with it.
-                // Who has something to read first does not wait for more.
-                let has = receiving.ending.is_some() || receiving.reader.holds_content();
+            let found = if receiving.ending.is_some() || receiving.reader.is_streaming() {
+                // A reset takes precedence over content and errors in it. If there is something to
+                // read already, more is not waited for.
+                let has = receiving.ending.is_some() || receiving.reader.has_buffered_content();
                 let next = if has {
                     quic.read_chunk(id, 0).map(|_| true)
                 } else {
                     quic.peek(id)
                 };
                 match next {
-                    Err(ReadError::Reset(code)) => Ok(Found::Reset(Code(code))),
+                    Err(ReadError::Reset(code)) => Ok(StreamItem::Reset(Code(code))),
                     Ok(true) => return Ok(true),
                     Err(ReadError::Blocked | ReadError::Unknown) if has => return Ok(true),
                     Ok(false) => Err(truncated().into()),
-                    Err(ReadError::Blocked) => Ok(Found::Blocked),
-                    Err(ReadError::Unknown) => Ok(Found::Gone),
+                    Err(ReadError::Blocked) => Ok(StreamItem::Blocked),
+                    Err(ReadError::Unknown) => Ok(StreamItem::UnknownStream),
                 }
             } else {
-                self.find(quic, id)
+                self.next_item(quic, id)
             };
             let found = match found {
                 Ok(found) => found,
-                Err(Fault::Connection(error)) => return Err(error),
-                Err(Fault::Stream(error)) => return Ok(self.keep(id, Err(error))),
+                Err(ReceiveError::Connection(error)) => return Err(error),
+                Err(ReceiveError::Stream(error)) => return Ok(self.store_ending(id, Err(error))),
             };
             match found {
-                Found::Section(fields) => {
+                StreamItem::Section(fields) => {
                     if let Some(receiving) = self.receiving(id) {
                         match receiving.on_trailers(&fields) {
                             Ok(()) => receiving.trailers = Some(fields),
-                            Err(error) => return Ok(self.keep(id, Err(error))),
+                            Err(error) => return Ok(self.store_ending(id, Err(error))),
                         }
                     }
                 }
-                Found::End => return Ok(self.keep(id, Ok(Ending::End))),
-                Found::Reset(code) => return Ok(self.keep(id, Ok(Ending::Reset(code)))),
-                Found::TooLarge => {
-                    self.counters.too_large.count_one();
-                    return Ok(self.keep(id, Err(too_large())));
+                StreamItem::End => return Ok(self.store_ending(id, Ok(Ending::End))),
+                StreamItem::Reset(code) => {
+                    return Ok(self.store_ending(id, Ok(Ending::Reset(code))));
                 }
-                // Whether any of it is there is seen next.
-                Found::Content => {}
-                Found::Gone => return Ok(self.keep(id, Ok(Ending::Gone))),
-                Found::Blocked => {
+                StreamItem::TooLarge => {
+                    self.counters.too_large.count_one();
+                    return Ok(self.store_ending(id, Err(too_large())));
+                }
+                // The next round sees whether any of it has arrived.
+                StreamItem::Content => {}
+                StreamItem::UnknownStream => return Ok(self.store_ending(id, Ok(Ending::Gone))),
+                StreamItem::Blocked => {
                     let receiving = self.receiving(id);
                     return Ok(receiving.is_some_and(|it| it.trailers.is_some()));
                 }
@@ -81,8 +83,8 @@ impl Connection {
         Ok(false)
     }
 
-    /// Keeps for the application how a message ended.
-    fn keep(&mut self, id: StreamId, ending: Result<Ending, StreamError>) -> bool {
+    /// Stores how a message ended, until the application reads it.
+    fn store_ending(&mut self, id: StreamId, ending: Result<Ending, StreamError>) -> bool {
         let Some(receiving) = self.receiving(id) else {
             return false;
         };
@@ -99,18 +101,18 @@ impl Connection {
         true
     }
 
-    /// How a message ended that was a header section and no more; the application need
-    /// not ask for the end then.
+    /// Returns how a message ended that is only a header section; then the application need not
+    /// read the end.
     ///
     /// # Errors
-    /// If it lacks the content it announced. What else is wrong with it is told when
-    /// the application reads.
+    /// The message has less content than it announced. Other errors are reported when the
+    /// application reads.
     pub(super) fn take_ending(&mut self, id: StreamId) -> Result<Option<Ending>, StreamError> {
         let Some(exchange) = self.requests.get_mut(&id) else {
             return Ok(None);
         };
         let receiving = &mut exchange.receiving;
-        if receiving.half != Half::Over || receiving.trailers.is_some() {
+        if receiving.state != MessageState::Done || receiving.trailers.is_some() {
             return Ok(None);
         }
         match receiving.ending {

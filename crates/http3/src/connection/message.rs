@@ -1,29 +1,29 @@
-//! Messages whose header section has been decoded.
+//! Decoded header sections: requests and responses.
 
 use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 
 use super::Connection;
 use crate::count::Count;
-use crate::error::{Code, Fault, StreamError};
+use crate::error::{Code, ReceiveError, StreamError};
 use crate::event::Event;
-use crate::head::{Request, Response, find};
+use crate::exchange::{MessageEvent, RequestKind, has_body};
+use crate::head::{Request, Response, find_field};
 use crate::priority::Priority;
 use crate::progress::Progress;
 use crate::qpack::Field;
-use crate::receiving::Ending;
-use crate::request::{Asks, Step, has_body};
+use crate::receive_half::Ending;
 use crate::transport::Transport;
 use crate::validate;
 
 impl Connection {
-    /// A header section has been decoded.
+    /// Handles a decoded header section.
     pub(super) fn on_header<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
         fields: Vec<Field>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ReceiveError> {
         match self.role {
             Role::Server => self.on_request(quic, id, validate::request(fields)?),
             Role::Client => self.on_response(quic, id, validate::response(fields)?),
@@ -35,40 +35,41 @@ impl Connection {
         quic: &mut T,
         stream: StreamId,
         request: Request,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ReceiveError> {
         if !request.protocol.is_empty() && !self.config.extended_connect {
-            return Err(StreamError::malformed(":protocol, which was not offered").into());
+            let reason = ":protocol without SETTINGS_ENABLE_CONNECT_PROTOCOL";
+            return Err(StreamError::malformed(reason).into());
         }
         let length = validate::content_length(&request.fields)?;
         let Some(exchange) = self.requests.get_mut(&stream) else {
             return Ok(());
         };
-        exchange.asks = Asks::of(&request);
-        // RFC 9218 §7: PRIORITY_UPDATE says more than the request.
+        exchange.request_kind = RequestKind::of(&request);
+        // RFC 9218 §7: PRIORITY_UPDATE overrides the Priority field.
         if !exchange.reprioritized
-            && let Some(value) = find(&request.fields, b"priority")
+            && let Some(value) = find_field(&request.fields, b"priority")
         {
             exchange.priority = Priority::parse(value);
         }
         quic.set_priority(stream, exchange.priority.into());
         let receiving = &mut exchange.receiving;
         receiving.progress = Progress::default();
-        if exchange.asks == Asks::Tunnel {
-            receiving.step(Step::Connect);
+        if exchange.request_kind == RequestKind::Connect {
+            receiving.step(MessageEvent::Connect);
         } else {
-            receiving.step(Step::Header);
+            receiving.step(MessageEvent::Header);
             receiving.expect(length);
             receiving.has_body = has_body(&request, length);
         }
         self.look_ahead(quic, stream)?;
         let ending = self.take_ending(stream)?;
         if let Some(Ending::Reset(_)) = ending {
-            // Nobody has seen the request; there is nothing to answer.
+            // The application has not seen the request; there is nothing to respond to.
             self.abandon(quic, stream, Code::REQUEST_REJECTED);
             return Ok(());
         }
         self.counters.requests.count_one();
-        self.clock.touch();
+        self.timers.on_activity();
         self.events.push_back(Event::Request {
             stream,
             request,
@@ -83,12 +84,12 @@ impl Connection {
         quic: &mut T,
         stream: StreamId,
         response: Response,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ReceiveError> {
         let Some(exchange) = self.requests.get_mut(&stream) else {
             return Ok(());
         };
         if response.is_informational() {
-            exchange.receiving.step(Step::Interim);
+            exchange.receiving.step(MessageEvent::Interim);
             exchange.informational = exchange.informational.saturating_add(1);
             self.counters.informational.count_one();
             if exchange.informational > self.config.limits.max_informational {
@@ -99,12 +100,12 @@ impl Connection {
             self.events.push_back(event);
             return Ok(());
         }
-        let asks = exchange.asks;
-        let step = asks.step(&response);
+        let kind = exchange.request_kind;
+        let step = kind.response_event(&response);
         let receiving = &mut exchange.receiving;
-        if step != Step::Connect {
+        if step != MessageEvent::Connect {
             let length = validate::content_length(&response.fields)?;
-            receiving.expect(asks.content(&response, length));
+            receiving.expect(kind.content_len(&response, length));
         }
         receiving.step(step);
         self.look_ahead(quic, stream)?;

@@ -1,24 +1,22 @@
-//! One HTTP/3 connection, client or server.
+//! An HTTP/3 connection, client or server.
 //!
 //! ```text
-//! drive      events of the transport in, writes out, the end
-//! inbound    the peer's unidirectional streams
-//! control    frames on its control stream
-//! receive    frames on request streams; section: the header sections among them
-//! message    what a header section begins; lookahead: what follows it, and its end
-//! body       what the application reads; discard: what it leaves unread
-//! send       what the application writes
-//! close      resets, stops, GOAWAY, failures
-//! datagrams  HTTP datagrams
-//! deadlines  what takes a client too long
+//! drive         transport events in, writes out, the end of the connection
+//! peer_streams  the peer's unidirectional streams; control: frames on its control stream
+//! receive       frames on request streams; section: field sections
+//! message       decoded requests and responses; lookahead: what follows the header section
+//! body          reading bodies; discard: request bodies that the application does not read
+//! send          sending messages
+//! close         resets, stops, GOAWAY, connection errors
+//! datagrams     HTTP datagrams
+//! deadlines     the deadlines of a server
 //! ```
 //!
-//! The way of a batch: every event of the transport goes into
-//! [`on_quic_event`](Connection::on_quic_event); what comes of it is polled with
-//! [`poll_event`](Connection::poll_event); the application calls what it likes;
-//! then [`flush`](Connection::flush), then the transport's `transmit`. A server also
-//! calls [`handle_timeout`](Connection::handle_timeout) when
-//! [`next_timeout`](Connection::next_timeout) has come.
+//! Every batch takes these steps: pass each event of the transport to
+//! [`on_quic_event`](Connection::on_quic_event), poll [`poll_event`](Connection::poll_event) and
+//! make the application's calls, then call [`flush`](Connection::flush), and then the transport's
+//! `transmit`. A server also calls [`handle_timeout`](Connection::handle_timeout) at the time
+//! [`next_timeout`](Connection::next_timeout).
 
 mod body;
 mod close;
@@ -27,9 +25,9 @@ mod datagrams;
 mod deadlines;
 mod discard;
 mod drive;
-mod inbound;
 mod lookahead;
 mod message;
+mod peer_streams;
 mod receive;
 mod section;
 mod send;
@@ -43,45 +41,47 @@ use rustc_hash::FxHashMap;
 
 use crate::error::ConnectionError;
 use crate::event::Event;
+use crate::exchange::Exchange;
 use crate::goaway::Goaway;
-use crate::limits::{Allowances, Counters, Limits};
+use crate::limits::{Counters, Limits, RateLimits};
 use crate::memory;
-use crate::outlet::Outlet;
 use crate::priority::Priority;
 use crate::progress::Progress;
 use crate::qpack::{Decoder, Encoder};
-use crate::request::Exchange;
+use crate::send_buffer::SendBuffer;
 use crate::settings::Settings;
 use crate::timeouts::Timeouts;
 
-use discard::Discarded;
+use discard::DiscardedRequest;
 
 pub use datagrams::DatagramError;
 
-/// What an endpoint is set up with; shared by its connections.
+/// The configuration of an endpoint, shared by its connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bounds on what a peer may cost.
+    /// Limits on the resources that a peer can use.
     pub limits: Limits,
-    /// How long a client may keep a server waiting.
+    /// How long a server waits for a client.
     pub timeouts: Timeouts,
-    /// Largest QPACK dynamic table of either direction, bytes.
+    /// Maximum size of the QPACK dynamic table in each direction, in bytes. 4 KiB, as HTTP/2's
+    /// HPACK has by default.
     pub qpack_max_table_capacity: u64,
-    /// Most streams that may wait for our dynamic table.
+    /// Maximum number of streams that may be blocked on our dynamic table. 16.
     pub qpack_blocked_streams: u64,
-    /// Take extended CONNECT (servers; RFC 9220).
+    /// Whether a server accepts extended CONNECT (RFC 9220). Off, because the application has to
+    /// handle it.
     pub extended_connect: bool,
-    /// Take HTTP datagrams; the transport must take DATAGRAM frames
-    /// (RFC 9297 §2.1.1).
+    /// Whether HTTP datagrams are supported. The transport must support DATAGRAM frames (RFC 9297
+    /// §2.1.1). Off, because the application has to handle them.
     pub datagrams: bool,
-    /// Send settings, frames and streams without meaning, so that peers stay able
-    /// to ignore them (RFC 9114 §7.2.8).
+    /// Whether to send reserved settings, frames and streams, which the peer must ignore (RFC 9114
+    /// §7.2.8). On, so that peers stay able to.
     pub grease: bool,
-    /// The server's settings as known when 0-RTT was made possible (clients;
-    /// RFC 9114 §7.2.4.2). The dynamic table waits for those that arrive all the
-    /// same: what is refused of 0-RTT is sent again as it was, and must not refer
-    /// to a table that the server does not offer any more (RFC 9204 §3.2.3).
-    pub remembered: Option<Settings>,
+    /// The server's settings from the connection that made 0-RTT possible (clients; RFC 9114
+    /// §7.2.4.2). The encoder does not use a dynamic table until the server's new settings arrive:
+    /// if 0-RTT is rejected, its data is sent again unchanged, and must not refer to a table that
+    /// the server no longer offers (RFC 9204 §3.2.3).
+    pub remembered_settings: Option<Settings>,
 }
 
 impl Default for Config {
@@ -94,13 +94,13 @@ impl Default for Config {
             extended_connect: false,
             datagrams: false,
             grease: true,
-            remembered: None,
+            remembered_settings: None,
         }
     }
 }
 
 impl Config {
-    /// The settings we announce.
+    /// Returns the settings to send.
     #[must_use]
     pub fn settings(&self, role: Role) -> Settings {
         Settings {
@@ -113,91 +113,92 @@ impl Config {
     }
 }
 
-/// The three streams each end has for itself, as ours.
+/// The unidirectional streams that we opened.
 #[derive(Debug, Default)]
-struct Outbound {
-    control: Lane,
-    encoder: Lane,
-    decoder: Lane,
-    greased: Option<StreamId>,
+struct LocalStreams {
+    control: CriticalStream,
+    encoder: CriticalStream,
+    decoder: CriticalStream,
+    /// A stream of a reserved type.
+    reserved: Option<StreamId>,
 }
 
-/// One stream of ours without end.
+/// A stream that must stay open for the whole connection (RFC 9114 §6.2.1, RFC 9204 §4.2).
 #[derive(Debug, Default)]
-struct Lane {
+struct CriticalStream {
     id: Option<StreamId>,
-    outlet: Outlet,
+    send_buffer: SendBuffer,
 }
 
-/// The state of HTTP/3 on one connection. It owns no I/O and no transport: every
-/// call that reads or writes borrows one.
+/// The state of an HTTP/3 connection. It owns no I/O and no transport: every call that reads or
+/// writes borrows a transport.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
     config: Arc<Config>,
-    /// Chooses among reserved values.
-    grease: u64,
-    outbound: Outbound,
-    inbound: inbound::Inbound,
-    /// The peer's settings, once they arrived.
+    /// Selects the reserved values to send.
+    grease_seed: u64,
+    local_streams: LocalStreams,
+    peer_streams: peer_streams::PeerStreams,
+    /// The peer's settings, once they have arrived.
     peer: Option<Settings>,
-    /// Until then, those of an earlier connection count.
-    remembers: bool,
+    /// Whether the remembered settings apply until then.
+    use_remembered: bool,
     encoder: Encoder,
     decoder: Decoder,
     requests: FxHashMap<StreamId, Exchange>,
-    /// `None` while nothing of a request is left to do.
+    /// `None` while there are no such streams.
     lingering: Option<Box<Lingering>>,
-    /// The index of the first request not seen (server) or not made (client).
+    /// The index of the first request stream that was not seen (server) or not opened (client).
     next_request: u64,
-    /// Priorities of requests that have not arrived.
-    early: Vec<(StreamId, Priority)>,
+    /// Priorities of requests that have not arrived yet.
+    early_priorities: Vec<(StreamId, Priority)>,
     goaway: Goaway,
-    /// The push IDs the peer, a client, would take; only to see it reduced.
+    /// The client's MAX_PUSH_ID, kept to check that it does not decrease.
     max_push_id: Option<u64>,
     events: VecDeque<Event>,
-    allowances: Allowances,
-    clock: deadlines::Clock,
-    interval: deadlines::Interval,
+    rate_limits: RateLimits,
+    timers: deadlines::Timers,
+    interval: deadlines::SampleInterval,
     counters: Counters,
-    life: Life,
-    /// Frames are put together here.
+    state: ConnectionState,
+    /// A buffer in which frames are encoded.
     scratch: Vec<u8>,
 }
 
-/// What the application is done with, and the peer is not.
+/// Streams that the application is done with, but the peer is not.
 #[derive(Debug, Default)]
 struct Lingering {
-    /// Rests of requests that nobody reads (server).
-    discarding: FxHashMap<StreamId, Discarded>,
-    /// What was sent to its end on streams that wait for its acknowledgment only.
-    delivering: FxHashMap<StreamId, Progress>,
-    /// Bytes held of field sections that have arrived in part, over all streams.
-    gathered: usize,
-    sampled: deadlines::Sampled,
+    /// Requests whose remaining data is read and discarded (server).
+    discarding: FxHashMap<StreamId, DiscardedRequest>,
+    /// Streams that were sent completely and wait only for the acknowledgment.
+    unacknowledged: FxHashMap<StreamId, Progress>,
+    /// Bytes buffered for incomplete field sections, over all streams.
+    incomplete_sections: usize,
+    last_sample: deadlines::LastSample,
 }
 
-/// Whether there is anything left to do.
+/// The state of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Life {
+enum ConnectionState {
     Open,
-    /// Failed; the transport is closed with the next flush.
+    /// Failed; the next flush closes the transport.
     Failed(Box<ConnectionError>),
     Closed,
 }
 
 impl Connection {
-    /// The HTTP side of a new connection. `seed` chooses reserved values when the
-    /// configuration says `grease`; any number does.
+    /// Creates the HTTP/3 state of a new connection. `seed` selects the reserved values that are
+    /// sent if [`Config::grease`] is set; any number will do.
     #[must_use]
     pub fn new(role: Role, config: Arc<Config>, seed: u64) -> Self {
         Self {
             role,
-            grease: seed,
-            outbound: Outbound::default(),
-            inbound: inbound::Inbound::default(),
+            grease_seed: seed,
+            local_streams: LocalStreams::default(),
+            peer_streams: peer_streams::PeerStreams::default(),
             peer: None,
-            remembers: role == Role::Client,
+            use_remembered: role == Role::Client,
             encoder: Encoder::new(
                 usize::try_from(config.qpack_max_table_capacity).unwrap_or(usize::MAX),
             ),
@@ -208,27 +209,27 @@ impl Connection {
             requests: FxHashMap::default(),
             lingering: None,
             next_request: 0,
-            early: Vec::new(),
+            early_priorities: Vec::new(),
             goaway: Goaway::default(),
             max_push_id: None,
             events: VecDeque::new(),
-            allowances: Allowances::new(&config.limits),
-            clock: deadlines::Clock::default(),
-            interval: deadlines::Interval::of(&config.timeouts),
+            rate_limits: RateLimits::new(&config.limits),
+            timers: deadlines::Timers::default(),
+            interval: deadlines::SampleInterval::of(&config.timeouts),
             counters: Counters::default(),
-            life: Life::Open,
+            state: ConnectionState::Open,
             scratch: Vec::new(),
             config,
         }
     }
 
-    /// Which end we are.
+    /// Returns the local role.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The next event, until there is none.
+    /// Returns the next event, or `None` if there is none.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -239,74 +240,76 @@ impl Connection {
         self.peer.as_ref()
     }
 
-    /// What the peer's settings allow now: those that arrived, else remembered
-    /// ones, else the initial ones (RFC 9114 §7.2.4.2).
+    /// Returns the peer's settings that apply now: those that arrived, or else the remembered ones,
+    /// or else the initial ones (RFC 9114 §7.2.4.2).
     fn allowed(&self) -> Settings {
-        let remembered = self.config.remembered.filter(|_| self.remembers);
+        let remembered = self.config.remembered_settings;
+        let remembered = remembered.filter(|_| self.use_remembered);
         self.peer.or(remembered).unwrap_or_default()
     }
 
-    /// Requests begun and not over.
+    /// Returns the number of requests that have begun and are not complete.
     #[must_use]
     pub fn open_requests(&self) -> usize {
-        // What is kept of them after the close is for reading only.
-        if self.life == Life::Closed {
+        // After the close they are kept only for reading.
+        if self.state == ConnectionState::Closed {
             return 0;
         }
         self.requests.len()
     }
 
-    /// Messages that were sent to their end on streams that are not open any more, and
-    /// that the peer has not acknowledged.
+    /// Returns the number of messages that were sent completely on streams that are no longer open,
+    /// and that the peer has not acknowledged.
     #[must_use]
-    pub fn undelivered(&self) -> usize {
-        self.lingering.as_ref().map_or(0, |it| it.delivering.len())
+    pub fn unacknowledged_messages(&self) -> usize {
+        let lingering = self.lingering.as_ref();
+        lingering.map_or(0, |it| it.unacknowledged.len())
     }
 
-    /// What was refused or odd.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Why the connection failed, if it did and is not closed yet.
+    /// Returns the error of a connection that has failed and is not closed yet.
     #[must_use]
     pub fn error(&self) -> Option<&ConnectionError> {
-        match &self.life {
-            Life::Failed(error) => Some(error),
-            Life::Open | Life::Closed => None,
+        match &self.state {
+            ConnectionState::Failed(error) => Some(error),
+            ConnectionState::Open | ConnectionState::Closed => None,
         }
     }
 
-    /// Memory held, bytes.
+    /// Returns the memory in use, in bytes.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together, less those of parts of it"
+        reason = "sums and differences of sizes in memory"
     )]
     pub fn memory(&self) -> usize {
         size_of::<Self>() - size_of::<Encoder>() - size_of::<Decoder>()
             + self.encoder.memory()
             + self.decoder.memory()
-            + memory::table(&self.requests)
+            + memory::hash_table(&self.requests)
             + self.requests.values().map(Exchange::memory).sum::<usize>()
             + self.lingering.as_ref().map_or(0, |it| it.memory())
             + self.events.capacity() * size_of::<Event>()
-            + self.early.capacity() * size_of::<(StreamId, Priority)>()
+            + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
             + self.scratch.capacity()
-            + self.outbound.memory()
-            + self.inbound.memory()
+            + self.local_streams.memory()
+            + self.peer_streams.memory()
     }
 
-    /// Gives back buffers kept for reuse; worth a call when the connection is idle.
+    /// Releases buffers that are kept for reuse. Call it when the connection becomes idle.
     pub fn release(&mut self) {
-        for lane in self.outbound.lanes() {
-            lane.outlet.release();
+        for stream in self.local_streams.critical_streams() {
+            stream.send_buffer.release();
         }
-        self.inbound.release();
+        self.peer_streams.release();
         for exchange in self.requests.values_mut() {
             exchange.receiving.reader.release();
-            exchange.outlet.release();
+            exchange.send_buffer.release();
         }
         let idle = self.requests.is_empty();
         self.lingering.take_if(|it| idle && it.is_empty());
@@ -318,7 +321,7 @@ impl Connection {
         self.scratch = Vec::new();
         self.events.shrink_to_fit();
         self.requests.shrink_to_fit();
-        self.early.shrink_to_fit();
+        self.early_priorities.shrink_to_fit();
     }
 
     fn lingering(&mut self) -> &mut Lingering {
@@ -326,55 +329,53 @@ impl Connection {
     }
 
     fn is_open(&self) -> bool {
-        self.life == Life::Open
+        self.state == ConnectionState::Open
     }
 }
 
 impl Lingering {
     fn is_empty(&self) -> bool {
-        self.discarding.is_empty() && self.delivering.is_empty() && self.gathered == 0
+        self.discarding.is_empty()
+            && self.unacknowledged.is_empty()
+            && self.incomplete_sections == 0
     }
 
-    /// So many bytes of an unfinished field section are held no more.
-    fn forget_gathered(&mut self, bytes: usize) {
-        self.gathered = self.gathered.saturating_sub(bytes);
+    /// Subtracts bytes of an incomplete field section that are no longer buffered.
+    fn release_incomplete(&mut self, bytes: usize) {
+        self.incomplete_sections = self.incomplete_sections.saturating_sub(bytes);
     }
 
-    /// Gives back buffers kept for reuse.
+    /// Releases buffers that are kept for reuse.
     fn release(&mut self) {
-        for rest in self.discarding.values_mut() {
-            rest.receiving.reader.release();
+        for request in self.discarding.values_mut() {
+            request.receiving.reader.release();
         }
         self.discarding.shrink_to_fit();
-        self.delivering.shrink_to_fit();
+        self.unacknowledged.shrink_to_fit();
     }
 
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
-    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     fn memory(&self) -> usize {
         size_of::<Self>()
-            + memory::table(&self.discarding)
+            + memory::hash_table(&self.discarding)
             + self
                 .discarding
                 .values()
-                .map(Discarded::memory)
+                .map(DiscardedRequest::memory)
                 .sum::<usize>()
-            + memory::table(&self.delivering)
+            + memory::hash_table(&self.unacknowledged)
     }
 }
 
-impl Outbound {
-    fn lanes(&mut self) -> [&mut Lane; 3] {
+impl LocalStreams {
+    fn critical_streams(&mut self) -> [&mut CriticalStream; 3] {
         [&mut self.control, &mut self.encoder, &mut self.decoder]
     }
 
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
-    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     fn memory(&self) -> usize {
-        self.control.outlet.memory() + self.encoder.outlet.memory() + self.decoder.outlet.memory()
+        self.control.send_buffer.memory()
+            + self.encoder.send_buffer.memory()
+            + self.decoder.send_buffer.memory()
     }
 }

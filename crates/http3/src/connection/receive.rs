@@ -1,4 +1,4 @@
-//! Request streams: frames as they come, up to what a message is made of.
+//! Receiving on request streams: frames, up to field sections and content.
 
 use clearway_quic::Role;
 use clearway_quic::stream::{ReadError, StreamId};
@@ -6,40 +6,40 @@ use rustc_hash::FxHashMap;
 
 use super::{Connection, Lingering};
 use crate::count::Count;
-use crate::error::{Code, ConnectionError, Fault, StreamError};
+use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
 use crate::event::Event;
+use crate::exchange::{Exchange, FrameAction, MessageState, RequestKind};
+use crate::frame_reader::{FrameItem, FrameReadError};
 use crate::qpack::Field;
-use crate::reader::{Item, Pause};
-use crate::receiving::{Ending, Receiving};
-use crate::request::{Asks, Exchange, Half, Treatment};
+use crate::receive_half::{Ending, ReceiveHalf};
 use crate::transport::Transport;
 
-/// What comes next on a stream.
+/// The next item on a request stream.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum StreamItem {
     /// A header or trailer section.
     Section(Vec<Field>),
-    /// Content, which stays where it is.
+    /// Content, which is not read yet.
     Content,
-    /// The end.
+    /// The end of the stream.
     End,
-    /// Nothing yet.
+    /// Nothing more has arrived.
     Blocked,
     /// The peer reset the stream.
     Reset(Code),
-    /// A header or trailer section we do not take.
+    /// A header or trailer section that exceeds our limits.
     TooLarge,
-    /// There is no such stream (any more).
-    Gone,
+    /// The stream does not exist, or no longer does.
+    UnknownStream,
 }
 
 impl Connection {
-    /// The client opened a request stream.
+    /// Handles a request stream that the client opened.
     pub(super) fn on_request_stream<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         self.next_request = self.next_request.max(id.index().saturating_add(1));
-        // Whatever becomes of the request: its place is another's from now on.
+        // Taken out even if the request is rejected, because it takes the place of another.
         let early = self.take_early_priority(id);
-        if self.goaway.refuses(self.role, id) {
+        if self.goaway.rejects(self.role, id) {
             self.counters.rejected.count_one();
             return self.abandon(quic, id, Code::REQUEST_REJECTED);
         }
@@ -48,38 +48,40 @@ impl Connection {
             self.abandon(quic, id, Code::REQUEST_REJECTED);
             return self.charge();
         }
-        let mut exchange = Exchange::new(Asks::Content);
+        let mut exchange = Exchange::new(RequestKind::Other);
         if let Some(priority) = early {
             exchange.reprioritize(priority);
         }
         self.requests.insert(id, exchange);
     }
 
-    /// A request stream has something. The header section is ours to read; of what
-    /// follows we look at what the application has not to read before it.
+    /// Handles data on a request stream: reads the header section, and looks at what follows up to
+    /// what the application has to read first.
     pub(super) fn on_readable<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         match self
             .requests
             .get(&id)
-            .map(|exchange| exchange.receiving.half)
+            .map(|exchange| exchange.receiving.state)
         {
-            Some(Half::Header) => self.advance(quic, id),
-            Some(Half::Body | Half::Tunnel | Half::Trailed) => self.on_more(quic, id),
-            Some(Half::Over) | None => self.discard(quic, id),
+            Some(MessageState::Header) => self.read_header_section(quic, id),
+            Some(MessageState::Body | MessageState::Tunnel | MessageState::AfterTrailers) => {
+                self.on_body_data(quic, id);
+            }
+            Some(MessageState::Done) | None => self.discard(quic, id),
         }
     }
 
-    /// More may have arrived of a message whose header section the application has.
-    pub(super) fn on_more<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
+    /// Handles data of a message whose header section was already decoded.
+    pub(super) fn on_body_data<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         match self.look_ahead(quic, id) {
-            Ok(true) => self.tell_readable(id),
+            Ok(true) => self.notify_readable(id),
             Ok(false) => {}
             Err(error) => self.fail(error),
         }
     }
 
-    /// The application can read, or has to hear of a reset.
-    fn tell_readable(&mut self, stream: StreamId) {
+    /// Tells the application that it can read, or that the stream was reset.
+    fn notify_readable(&mut self, stream: StreamId) {
         let Some(exchange) = self.requests.get_mut(&stream) else {
             return;
         };
@@ -92,54 +94,52 @@ impl Connection {
     }
 
     /// Reads until the header section is complete.
-    pub(super) fn advance<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
+    pub(super) fn read_header_section<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         while self.is_open() && self.awaits_header(id) {
-            match self.find(quic, id) {
-                Ok(Found::Section(fields)) => {
-                    if let Err(fault) = self.on_header(quic, id, fields) {
-                        return self.on_fault(quic, id, fault);
+            match self.next_item(quic, id) {
+                Ok(StreamItem::Section(fields)) => {
+                    if let Err(error) = self.on_header(quic, id, fields) {
+                        return self.on_receive_error(quic, id, error);
                     }
                 }
-                Ok(Found::End) => {
+                Ok(StreamItem::End) => {
                     let error = incomplete(self.role);
                     return self.on_stream_error(quic, id, error);
                 }
-                Ok(Found::Reset(code)) => return self.on_early_reset(quic, id, code),
-                Ok(Found::TooLarge) => return self.on_header_too_large(quic, id),
-                // No DATA is let through before the header section.
-                Ok(Found::Blocked | Found::Gone | Found::Content) => return,
-                Err(fault) => return self.on_fault(quic, id, fault),
+                Ok(StreamItem::Reset(code)) => return self.on_early_reset(quic, id, code),
+                Ok(StreamItem::TooLarge) => return self.on_header_too_large(quic, id),
+                // No content is allowed before the header section.
+                Ok(StreamItem::Blocked | StreamItem::UnknownStream | StreamItem::Content) => return,
+                Err(error) => return self.on_receive_error(quic, id, error),
             }
         }
     }
 
     fn awaits_header(&self, id: StreamId) -> bool {
         let exchange = self.requests.get(&id);
-        exchange.is_some_and(|exchange| exchange.receiving.half == Half::Header)
+        exchange.is_some_and(|exchange| exchange.receiving.state == MessageState::Header)
     }
 
-    /// The receiving half of a stream: the application's, or what it left.
-    pub(super) fn receiving(&mut self, id: StreamId) -> Option<&mut Receiving> {
+    /// Returns the receiving side of a stream: of an open request, or of one that is discarded.
+    pub(super) fn receiving(&mut self, id: StreamId) -> Option<&mut ReceiveHalf> {
         receiving(&mut self.requests, &mut self.lingering, id)
     }
 
-    /// The next thing on the stream. Frames that mean nothing are passed over; content
-    /// is not touched.
-    pub(super) fn find<T: Transport>(
+    /// Returns the next item on the stream. Unknown frames are skipped; content is not read.
+    pub(super) fn next_item<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
-    ) -> Result<Found, Fault> {
+    ) -> Result<StreamItem, ReceiveError> {
         loop {
             let receiving = receiving(&mut self.requests, &mut self.lingering, id);
             let Some(receiving) = receiving else {
-                return Ok(Found::Gone);
+                return Ok(StreamItem::UnknownStream);
             };
             if receiving.waits_for_table {
-                // What is reset will not be decoded, and waits for nothing any more
-                // (RFC 9204 §2.2.2.2).
+                // A field section of a stream that was reset is not decoded (RFC 9204 §2.2.2.2).
                 if let Err(ReadError::Reset(code)) = quic.read_chunk(id, 0) {
-                    return Ok(Found::Reset(Code(code)));
+                    return Ok(StreamItem::Reset(Code(code)));
                 }
                 return self.resume_section(id);
             }
@@ -147,32 +147,34 @@ impl Connection {
             let skipped = receiving.reader.take_skipped();
             self.counters.skipped.count(skipped);
             match item {
-                Ok(Item::Header(header)) => match receiving.half.admit(self.role, header.kind)? {
-                    Treatment::Skip => self.note_idle_work()?,
-                    Treatment::Body => {
-                        receiving.on_data(header.len)?;
-                        receiving.reader.pass();
-                        if header.len == 0 {
-                            self.note_idle_work()?;
+                Ok(FrameItem::Header(header)) => {
+                    match receiving.state.check_frame(self.role, header.kind)? {
+                        FrameAction::Skip => self.count_useless()?,
+                        FrameAction::Body => {
+                            receiving.on_data(header.len)?;
+                            receiving.reader.stream_payload();
+                            if header.len == 0 {
+                                self.count_useless()?;
+                            }
+                        }
+                        FrameAction::Section => {
+                            let limit = self.config.limits.max_field_section;
+                            if !receiving.reader.buffer_payload(header.kind, limit) {
+                                return Ok(StreamItem::TooLarge);
+                            }
                         }
                     }
-                    Treatment::Section => {
-                        let limit = self.config.limits.max_field_section;
-                        if !receiving.reader.gather(header.kind, limit) {
-                            return Ok(Found::TooLarge);
-                        }
-                    }
-                },
-                Ok(Item::Content) => return Ok(Found::Content),
-                Ok(Item::Payload(_, section)) => return self.decode_section(id, section),
-                Err(Pause::Blocked) => {
-                    self.count_gathered(id)?;
-                    return Ok(Found::Blocked);
                 }
-                Err(Pause::End) => return Ok(Found::End),
-                Err(Pause::Reset(code)) => return Ok(Found::Reset(Code(code))),
-                Err(Pause::Gone) => return Ok(Found::Gone),
-                Err(Pause::Truncated) => return Err(truncated().into()),
+                Ok(FrameItem::Content) => return Ok(StreamItem::Content),
+                Ok(FrameItem::Payload(_, section)) => return self.decode_section(id, section),
+                Err(FrameReadError::Blocked) => {
+                    self.count_incomplete(id)?;
+                    return Ok(StreamItem::Blocked);
+                }
+                Err(FrameReadError::End) => return Ok(StreamItem::End),
+                Err(FrameReadError::Reset(code)) => return Ok(StreamItem::Reset(Code(code))),
+                Err(FrameReadError::UnknownStream) => return Ok(StreamItem::UnknownStream),
+                Err(FrameReadError::Truncated) => return Err(truncated().into()),
             }
         }
     }
@@ -182,9 +184,11 @@ fn receiving<'a>(
     requests: &'a mut FxHashMap<StreamId, Exchange>,
     lingering: &'a mut Option<Box<Lingering>>,
     id: StreamId,
-) -> Option<&'a mut Receiving> {
+) -> Option<&'a mut ReceiveHalf> {
     match requests.get_mut(&id) {
-        Some(exchange) if exchange.receiving.half != Half::Over => Some(&mut exchange.receiving),
+        Some(exchange) if exchange.receiving.state != MessageState::Done => {
+            Some(&mut exchange.receiving)
+        }
         Some(_) | None => {
             let discarding = &mut lingering.as_deref_mut()?.discarding;
             Some(&mut discarding.get_mut(&id)?.receiving)
@@ -192,15 +196,18 @@ fn receiving<'a>(
     }
 }
 
-/// RFC 9114 §7.1.
+/// The error for a stream that ended within a frame (RFC 9114 §7.1).
 pub(super) fn truncated() -> ConnectionError {
-    ConnectionError::new(Code::FRAME_ERROR, "a stream ended within a frame")
+    ConnectionError::new(Code::FRAME_ERROR, "the stream ended within a frame")
 }
 
-/// RFC 9114 §4.1: the end came before the message.
+/// The error for a stream that ended before its message was complete (RFC 9114 §4.1).
 const fn incomplete(role: Role) -> StreamError {
     match role {
-        Role::Server => StreamError::new(Code::REQUEST_INCOMPLETE, "no whole request"),
-        Role::Client => StreamError::malformed("no final response"),
+        Role::Server => {
+            let reason = "the stream ended before the request was complete";
+            StreamError::new(Code::REQUEST_INCOMPLETE, reason)
+        }
+        Role::Client => StreamError::malformed("the stream ended without a final response"),
     }
 }

@@ -1,54 +1,63 @@
-//! Header and trailer sections: gathered, decoded, refused.
+//! Header and trailer sections: buffering, decoding, and their limits.
 
 use bytes::Bytes;
 use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 
 use super::Connection;
-use super::receive::Found;
+use super::receive::StreamItem;
 use crate::count::Count;
-use crate::error::{Code, ConnectionError, Fault, StreamError};
+use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
+use crate::exchange::MessageState;
 use crate::head::Response;
 use crate::qpack::Decoded;
-use crate::request::Half;
 use crate::transport::Transport;
 
 impl Connection {
-    /// Counts what is held of a section that is not complete.
-    pub(super) fn count_gathered(&mut self, id: StreamId) -> Result<(), StreamError> {
+    /// Counts the bytes buffered for an incomplete section.
+    pub(super) fn count_incomplete(&mut self, id: StreamId) -> Result<(), StreamError> {
         let Some(receiving) = self.receiving(id) else {
             return Ok(());
         };
-        let now = receiving.reader.gathered();
-        if now == receiving.gathered {
+        let now = receiving.reader.buffered_payload();
+        if now == receiving.incomplete_section {
             return Ok(());
         }
-        let before = core::mem::replace(&mut receiving.gathered, now);
-        let half = receiving.half;
+        let before = core::mem::replace(&mut receiving.incomplete_section, now);
+        let state = receiving.state;
         let lingering = self.lingering.get_or_insert_default();
-        lingering.forget_gathered(before);
-        lingering.gathered = lingering.gathered.saturating_add(now);
-        if now <= before || lingering.gathered <= self.config.limits.max_gathered {
+        lingering.release_incomplete(before);
+        lingering.incomplete_sections = lingering.incomplete_sections.saturating_add(now);
+        if now <= before
+            || lingering.incomplete_sections <= self.config.limits.max_incomplete_sections
+        {
             return Ok(());
         }
         self.counters.rejected.count_one();
-        let code = match (self.role, half) {
-            // Nobody has seen it.
-            (Role::Server, Half::Header) => Code::REQUEST_REJECTED,
+        let code = match (self.role, state) {
+            // The application has not seen the request.
+            (Role::Server, MessageState::Header) => Code::REQUEST_REJECTED,
             (Role::Server | Role::Client, _) => Code::EXCESSIVE_LOAD,
         };
         Err(StreamError::new(
             code,
-            "more bytes of unfinished field sections than Limits::max_gathered",
+            "incomplete field sections exceed Limits::max_incomplete_sections",
         ))
     }
 
-    pub(super) fn decode_section(&mut self, id: StreamId, section: Bytes) -> Result<Found, Fault> {
-        if self.lingering.as_ref().is_some_and(|it| it.gathered > 0)
+    pub(super) fn decode_section(
+        &mut self,
+        id: StreamId,
+        section: Bytes,
+    ) -> Result<StreamItem, ReceiveError> {
+        if self
+            .lingering
+            .as_ref()
+            .is_some_and(|it| it.incomplete_sections > 0)
             && let Some(receiving) = self.receiving(id)
         {
-            let gathered = core::mem::take(&mut receiving.gathered);
-            self.lingering().forget_gathered(gathered);
+            let buffered = core::mem::take(&mut receiving.incomplete_section);
+            self.lingering().release_incomplete(buffered);
         }
         let limit = self.config.limits.max_field_section;
         let decoded = self.decoder.decode(id.as_u64(), section, limit);
@@ -62,8 +71,8 @@ impl Connection {
         Ok(self.on_decoded(decoded))
     }
 
-    /// A section waited for the dynamic table; perhaps it does not any more.
-    pub(super) fn resume_section(&mut self, id: StreamId) -> Result<Found, Fault> {
+    /// Decodes a section that was blocked on the dynamic table, if it no longer is.
+    pub(super) fn resume_section(&mut self, id: StreamId) -> Result<StreamItem, ReceiveError> {
         let resumed = self.decoder.resume(id.as_u64());
         match resumed.map_err(ConnectionError::from)? {
             Some(decoded) => {
@@ -72,53 +81,53 @@ impl Connection {
                 }
                 Ok(self.on_decoded(decoded))
             }
-            None => Ok(Found::Blocked),
+            None => Ok(StreamItem::Blocked),
         }
     }
 
-    /// Nothing more of a stream will be read: the peer's encoder has to know, unless it
-    /// was read to its end or the encoder was told before (RFC 9204 §2.2.2.2).
+    /// Tells the peer's encoder that no more of a stream will be read, unless it was read to its
+    /// end or the encoder was told before (RFC 9204 §2.2.2.2).
     pub(super) fn cancel_sections(&mut self, id: StreamId) {
         let lingering = self.lingering.as_ref();
-        let rest = lingering.and_then(|it| it.discarding.get(&id));
-        let half = match rest {
-            Some(rest) => Some(rest.receiving.half),
-            None => self.requests.get(&id).map(|it| it.receiving.half),
+        let discarded = lingering.and_then(|it| it.discarding.get(&id));
+        let state = match discarded {
+            Some(request) => Some(request.receiving.state),
+            None => self.requests.get(&id).map(|it| it.receiving.state),
         };
-        if half != Some(Half::Over) {
+        if state != Some(MessageState::Done) {
             self.decoder.cancel(id.as_u64());
         }
     }
 
-    fn on_decoded(&mut self, decoded: Decoded) -> Found {
+    fn on_decoded(&mut self, decoded: Decoded) -> StreamItem {
         match decoded {
             Decoded::Fields(fields) if fields.len() > self.config.limits.max_fields => {
-                Found::TooLarge
+                StreamItem::TooLarge
             }
             Decoded::Fields(fields) => {
                 let burst = self.config.limits.table_updates_burst;
-                self.allowances
+                self.rate_limits
                     .table_updates
-                    .give(UPDATES_PER_SECTION, burst);
-                Found::Section(fields)
+                    .refund(UPDATES_PER_SECTION, burst);
+                StreamItem::Section(fields)
             }
-            Decoded::Blocked => Found::Blocked,
-            Decoded::TooLarge => Found::TooLarge,
+            Decoded::Blocked => StreamItem::Blocked,
+            Decoded::TooLarge => StreamItem::TooLarge,
         }
     }
 
-    /// A header section larger than we take: a server says so (RFC 9114 §4.2.2), a
-    /// client can't use the response (§10.5.1).
+    /// Handles a header section that exceeds our limits: a server responds with 431 (RFC 9114
+    /// §4.2.2), a client cannot use the response (§10.5.1).
     pub(super) fn on_header_too_large<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         self.counters.too_large.count_one();
         match self.role {
             Role::Client => self.on_stream_error(quic, id, too_large()),
             Role::Server => {
                 match self.respond(quic, id, &Response::new(431), true) {
-                    // The rest is not read: of a section that was not decoded, the
-                    // table must not hear.
-                    Ok(()) => self.stop_now(quic, id, Code::NO_ERROR),
-                    // It takes no field section itself, or reads no response.
+                    // The rest is not read. The peer's encoder has to know about a section that was
+                    // not decoded.
+                    Ok(()) => self.stop_immediately(quic, id, Code::NO_ERROR),
+                    // The client accepts no field section itself, or reads no response.
                     Err(_) => self.abandon(quic, id, Code::MESSAGE_ERROR),
                 }
                 self.charge();
@@ -127,23 +136,23 @@ impl Connection {
     }
 }
 
-/// Changes of the dynamic table that go with a field section of use.
+/// How many dynamic table updates a decoded field section makes up for.
 const UPDATES_PER_SECTION: u32 = 16;
 
 pub(super) const fn too_large() -> StreamError {
-    StreamError::malformed("a field section larger than SETTINGS_MAX_FIELD_SECTION_SIZE")
+    StreamError::malformed("field section exceeds SETTINGS_MAX_FIELD_SECTION_SIZE")
 }
 
 #[cfg(feature = "testing")]
 impl Connection {
-    /// Streams of which a field section waits for the dynamic table: by what each stream
-    /// has of it, and by what the decoder has. Both are the same after each event.
+    /// Returns how many streams have a field section that is blocked on the dynamic table: as the
+    /// streams count it, and as the decoder does. Both are equal after each event.
     #[must_use]
-    pub fn waiting_sections(&self) -> (usize, u64) {
+    pub fn blocked_sections(&self) -> (usize, u64) {
         let requests = self.requests.values().map(|exchange| &exchange.receiving);
         let lingering = self.lingering.iter();
-        let rests = lingering.flat_map(|it| it.discarding.values().map(|rest| &rest.receiving));
-        let waiting = requests.chain(rests).filter(|it| it.waits_for_table);
-        (waiting.count(), self.decoder.blocked_streams())
+        let discarded = lingering.flat_map(|it| it.discarding.values().map(|it| &it.receiving));
+        let blocked = requests.chain(discarded).filter(|it| it.waits_for_table);
+        (blocked.count(), self.decoder.blocked_streams())
     }
 }

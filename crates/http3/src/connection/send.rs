@@ -1,7 +1,7 @@
-//! What the application writes.
+//! Sending messages.
 //!
-//! Whatever is one frame is taken whole or refused with `Blocked`; then
-//! `Writable` follows. Nothing is copied but small pieces.
+//! Each frame is either accepted whole or refused with `Blocked`, after which `Writable` follows.
+//! Only small pieces are copied.
 
 use bytes::Bytes;
 use clearway_quic::Role;
@@ -10,27 +10,27 @@ use clearway_quic::stream::{Directionality, StreamId, WriteError};
 use super::Connection;
 use crate::count::Count;
 use crate::error::{Code, SendError, StreamError};
-use crate::frame::{FrameHeader, FrameKind, HEADER_GAP, close_gap};
-use crate::head::{Request, Response, lines, section_size};
-use crate::priority::{Priority, put_update};
+use crate::exchange::{Exchange, MessageEvent, MessageState, RequestKind};
+use crate::frame::{FrameHeader, FrameKind, HEADER_ROOM, write_header_before};
+use crate::head::{Request, Response, field_refs, section_size};
+use crate::priority::{Priority, encode_priority_update};
 use crate::qpack::{Field, FieldRef};
-use crate::request::{Asks, Exchange, Half, Step};
 use crate::stream_kind::StreamKind;
 use crate::transport::Transport;
 use crate::validate;
 
-/// Pieces of a body up to this size are put together with what stands before them,
-/// bytes: one call of the transport, which copies such pieces anyway.
-const SMALL: usize = 4 << 10;
+/// Pieces of a body up to this size, in bytes, are copied behind the frames before them: that saves
+/// a call of the transport, which copies such pieces anyway.
+const MAX_COPIED: usize = 4 << 10;
 
-/// Largest field section we send, bytes, whatever the peer takes.
-const MAX_SECTION: u64 = 1 << 24;
+/// Maximum size of a field section that we send, in bytes, whatever the peer accepts.
+const MAX_SENT_SECTION: u64 = 1 << 24;
 
 impl Connection {
-    /// Sends a request (client). `end`: it has neither body nor trailers.
+    /// Sends a request (client). `end` means that it has neither body nor trailers.
     ///
     /// # Errors
-    /// See [`SendError`]; no stream was used then.
+    /// See [`SendError`]. No stream was opened then.
     pub fn request<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -47,18 +47,22 @@ impl Connection {
         let id = id.ok_or(SendError::TooManyRequests)?;
         self.next_request = id.index().saturating_add(1);
         self.counters.requests.count_one();
-        let asks = Asks::of(request);
-        let mut exchange = Exchange::new(asks);
-        let tunnel = asks == Asks::Tunnel;
-        exchange.promise(if tunnel { None } else { length });
-        exchange.send(if tunnel { Step::Connect } else { Step::Header });
+        let kind = RequestKind::of(request);
+        let mut exchange = Exchange::new(kind);
+        let tunnel = kind == RequestKind::Connect;
+        exchange.expect_to_send(if tunnel { None } else { length });
+        exchange.advance_sending(if tunnel {
+            MessageEvent::Connect
+        } else {
+            MessageEvent::Header
+        });
         self.requests.insert(id, exchange);
         self.send_section(quic, id, request.section(), None, end)?;
         Ok(id)
     }
 
-    /// Sends the final response to a request (server). `end`: it has neither body
-    /// nor trailers.
+    /// Sends the final response to a request (server). `end` means that it has neither body nor
+    /// trailers.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -74,12 +78,12 @@ impl Connection {
         self.send_section(quic, id, response.section(&mut digits), None, end)
     }
 
-    /// Sends a whole response (server): header section, body and end in one write
-    /// if they are small.
+    /// Sends a complete response (server): header section, body and end, in one write if they are
+    /// small.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn respond_with<T: Transport>(
+    pub fn respond_with_body<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
@@ -92,33 +96,35 @@ impl Connection {
         self.send_section(quic, id, section, Some(body), true)
     }
 
-    /// Sends an interim response (server; RFC 9110 §15.2): 1xx without 101.
+    /// Sends an interim response (server; RFC 9110 §15.2): any 1xx status except 101.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn inform<T: Transport>(
+    pub fn send_informational<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
         response: &Response,
     ) -> Result<(), SendError> {
         if !response.is_informational() {
-            return Err(SendError::Malformed("not an interim status"));
+            let reason = "an interim response needs a status from 100 to 199";
+            return Err(SendError::Malformed(reason));
         }
         validate::check_response(response).map_err(malformed)?;
         self.check_size(section_size(response.section(&mut [0; 3])))?;
-        if !self.sending(id)?.outlet.admit() {
+        if !self.sending(id)?.send_buffer.can_accept() {
             return Err(SendError::Blocked);
         }
-        self.step(id, Step::Interim, "an interim response after the final one")?;
+        let misuse = "an interim response must come before the final response";
+        self.advance_sending(id, MessageEvent::Interim, misuse)?;
         let mut digits = [0; 3];
         self.send_section(quic, id, response.section(&mut digits), None, false)
     }
 
-    /// Sends a piece of a body: all of `data`, which is empty then, or none.
+    /// Sends a piece of a body: either all of `data`, which is empty afterwards, or nothing.
     ///
     /// # Errors
-    /// `Blocked` while the piece before it waits for credit. See [`SendError`].
+    /// `Blocked` while the previous piece waits for flow control. See [`SendError`].
     pub fn write_body<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -127,8 +133,10 @@ impl Connection {
     ) -> Result<(), SendError> {
         let len = data.len() as u64;
         let exchange = self.sending(id)?;
-        if exchange.sending.after(Step::Data).is_none() {
-            return Err(SendError::OutOfOrder("a body without a header section"));
+        if exchange.sending.after(MessageEvent::Data).is_none() {
+            return Err(SendError::OutOfOrder(
+                "send the header section before the body",
+            ));
         }
         if !exchange.may_send(len) {
             return Err(SendError::WrongLength);
@@ -136,7 +144,7 @@ impl Connection {
         if len == 0 {
             return Ok(());
         }
-        if !exchange.outlet.admit() {
+        if !exchange.send_buffer.can_accept() {
             return Err(SendError::Blocked);
         }
         exchange.on_sent(len);
@@ -149,43 +157,45 @@ impl Connection {
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn trailers<T: Transport>(
+    pub fn send_trailers<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,
         trailers: &[Field],
     ) -> Result<(), SendError> {
         validate::check_trailers(trailers).map_err(malformed)?;
-        self.check_size(section_size(lines(trailers)))?;
+        self.check_size(section_size(field_refs(trailers)))?;
         if !self.sending(id)?.is_content_sent() {
             return Err(SendError::WrongLength);
         }
-        self.step(id, Step::Trailers, "trailers without a body before them")?;
-        self.send_section(quic, id, lines(trailers), None, true)
+        let misuse = "send the header section before trailers; a tunnel has none";
+        self.advance_sending(id, MessageEvent::Trailers, misuse)?;
+        self.send_section(quic, id, field_refs(trailers), None, true)
     }
 
     /// Ends the message.
     ///
     /// # Errors
-    /// `WrongLength` if less was sent than announced: then
-    /// [`reset`](Self::reset) is what is left. See [`SendError`].
+    /// `WrongLength` if less was sent than announced: then the stream can only be
+    /// [`reset`](Self::reset). See [`SendError`].
     pub fn finish<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<(), SendError> {
         if !self.sending(id)?.is_content_sent() {
             return Err(SendError::WrongLength);
         }
-        self.step(id, Step::End, "an end without a header section")?;
+        let misuse = "send the header section before the end of the message";
+        self.advance_sending(id, MessageEvent::End, misuse)?;
         let Some(exchange) = self.requests.get_mut(&id) else {
             return Err(SendError::Unknown);
         };
-        let written = exchange.outlet.finish(quic, id);
+        let written = exchange.send_buffer.finish(quic, id);
         self.sent(id, written)
     }
 
-    /// Changes the priority of a request: a client tells the server
-    /// (PRIORITY_UPDATE, RFC 9218 §7), a server serves it so.
+    /// Changes the priority of a request: a client tells the server (PRIORITY_UPDATE, RFC 9218 §7),
+    /// a server schedules the response accordingly.
     ///
     /// # Errors
-    /// `Unknown` if the request is over.
+    /// `Unknown` if the request is complete; `Malformed` if the urgency is above 7.
     pub fn set_priority<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -197,21 +207,21 @@ impl Connection {
         }
         let exchange = self.requests.get_mut(&id).ok_or(SendError::Unknown)?;
         if priority.urgency > 7 {
-            return Err(SendError::Malformed("an urgency beyond 7"));
+            return Err(SendError::Malformed("priority urgency must be from 0 to 7"));
         }
         exchange.priority = priority;
         match self.role {
             Role::Server => quic.set_priority(id, priority.into()),
             Role::Client => {
                 let mut frame = Vec::new();
-                put_update(&mut frame, id, priority);
-                self.write_lane(quic, StreamKind::Control, &frame);
+                encode_priority_update(&mut frame, id, priority);
+                self.write_critical(quic, StreamKind::Control, &frame);
             }
         }
         Ok(())
     }
 
-    /// The priority a request has now.
+    /// Returns the priority of a request.
     #[must_use]
     pub fn priority(&self, id: StreamId) -> Option<Priority> {
         Some(self.requests.get(&id)?.priority)
@@ -222,9 +232,9 @@ impl Connection {
             return Err(SendError::Closed);
         }
         if self.role == Role::Server {
-            return Err(SendError::OutOfOrder("a request of a server"));
+            return Err(SendError::OutOfOrder("a server cannot send requests"));
         }
-        if self.goaway.is_going() {
+        if self.goaway.is_active() {
             return Err(SendError::GoingAway);
         }
         validate::check_request(request).map_err(malformed)?;
@@ -234,18 +244,18 @@ impl Connection {
         self.check_size(section_size(request.section()))
     }
 
-    /// Whether the peer takes a field section of `size` bytes.
+    /// Checks that the peer accepts a field section of `size` bytes.
     fn check_size(&self, size: u64) -> Result<(), SendError> {
         let peer = self.allowed().max_field_section_size;
-        let limit = peer.unwrap_or(MAX_SECTION).min(MAX_SECTION);
+        let limit = peer.unwrap_or(MAX_SENT_SECTION).min(MAX_SENT_SECTION);
         if size > limit {
             return Err(SendError::TooLarge { size, limit });
         }
         Ok(())
     }
 
-    /// Checks a final response and moves to it. `whole` is the size of its body if
-    /// nothing else follows.
+    /// Checks a final response and starts it. `whole` is the length of the body if nothing else
+    /// follows.
     fn begin_response(
         &mut self,
         id: StreamId,
@@ -254,15 +264,15 @@ impl Connection {
     ) -> Result<(), SendError> {
         if response.is_informational() {
             return Err(SendError::Malformed(
-                "a final response with an interim status",
+                "a final response needs a status of 200 or more",
             ));
         }
         validate::check_response(response).map_err(malformed)?;
         let length = validate::content_length(&response.fields).map_err(malformed)?;
         self.check_size(section_size(response.section(&mut [0; 3])))?;
         let exchange = self.sending(id)?;
-        let asks = exchange.asks;
-        let content = asks.content(response, length);
+        let kind = exchange.request_kind;
+        let content = kind.content_len(response, length);
         let wrong = match (content, whole) {
             (Some(content), Some(whole)) => content != whole,
             (Some(_) | None, Some(_) | None) => false,
@@ -270,27 +280,36 @@ impl Connection {
         if wrong {
             return Err(SendError::WrongLength);
         }
-        exchange.promise(content);
-        self.step(id, asks.step(response), "a second final response")
+        exchange.expect_to_send(content);
+        let misuse = "the final response was already sent";
+        self.advance_sending(id, kind.response_event(response), misuse)
     }
 
-    /// The sending side of a stream that is not over.
+    /// Returns the stream if its sending side is open.
     fn sending(&mut self, id: StreamId) -> Result<&mut Exchange, SendError> {
         if !self.is_open() {
             return Err(SendError::Closed);
         }
         let exchange = self.requests.get_mut(&id).ok_or(SendError::Unknown)?;
         match exchange.sending {
-            Half::Over => Err(SendError::Unknown),
-            Half::Header | Half::Body | Half::Tunnel | Half::Trailed => Ok(exchange),
+            MessageState::Done => Err(SendError::Unknown),
+            MessageState::Header
+            | MessageState::Body
+            | MessageState::Tunnel
+            | MessageState::AfterTrailers => Ok(exchange),
         }
     }
 
-    fn step(&mut self, id: StreamId, step: Step, wrong: &'static str) -> Result<(), SendError> {
-        if self.sending(id)?.send(step) {
+    fn advance_sending(
+        &mut self,
+        id: StreamId,
+        event: MessageEvent,
+        misuse: &'static str,
+    ) -> Result<(), SendError> {
+        if self.sending(id)?.advance_sending(event) {
             Ok(())
         } else {
-            Err(SendError::OutOfOrder(wrong))
+            Err(SendError::OutOfOrder(misuse))
         }
     }
 
@@ -304,13 +323,13 @@ impl Connection {
         end: bool,
     ) -> Result<(), SendError> {
         self.scratch.clear();
-        self.scratch.resize(HEADER_GAP, 0);
+        self.scratch.resize(HEADER_ROOM, 0);
         self.encoder.encode(id.as_u64(), fields, &mut self.scratch);
-        let start = close_gap(&mut self.scratch, HEADER_GAP, FrameKind::Headers);
+        let start = write_header_before(&mut self.scratch, HEADER_ROOM, FrameKind::Headers);
         let Some(start) = start else {
             return Err(SendError::TooLarge {
                 size: self.scratch.len() as u64,
-                limit: MAX_SECTION,
+                limit: MAX_SENT_SECTION,
             });
         };
         let body = body.unwrap_or_default();
@@ -318,9 +337,9 @@ impl Connection {
         if end && written.is_ok() {
             written = match self.requests.get_mut(&id) {
                 Some(exchange) => {
-                    // After trailers as after a header section.
-                    exchange.send(Step::End);
-                    exchange.outlet.finish(quic, id)
+                    // Allowed after trailers and after a header section.
+                    exchange.advance_sending(MessageEvent::End);
+                    exchange.send_buffer.finish(quic, id)
                 }
                 None => Err(WriteError::Unknown),
             };
@@ -328,7 +347,7 @@ impl Connection {
         self.sent(id, written)
     }
 
-    /// Writes what is in `scratch` from `start` on, and a DATA frame of `body`.
+    /// Writes `scratch` from `start` on, and then a DATA frame with `body`.
     fn put_body<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -342,18 +361,18 @@ impl Connection {
             let kind = FrameKind::Data;
             FrameHeader { kind, len }.encode(&mut self.scratch);
         }
-        if body.len() <= SMALL {
+        if body.len() <= MAX_COPIED {
             self.scratch.extend_from_slice(&body);
         }
         let frames = self.scratch.get(start..).unwrap_or_default();
-        exchange.outlet.write(quic, id, frames)?;
-        if body.len() > SMALL {
-            exchange.outlet.write_chunk(quic, id, body)?;
+        exchange.send_buffer.write(quic, id, frames)?;
+        if body.len() > MAX_COPIED {
+            exchange.send_buffer.write_chunk(quic, id, body)?;
         }
         Ok(())
     }
 
-    /// What became of a write.
+    /// Converts the result of a write, and ends the sending side if it failed.
     fn sent(&mut self, id: StreamId, written: Result<(), WriteError>) -> Result<(), SendError> {
         let Err(error) = written else {
             self.retire(id);

@@ -1,5 +1,5 @@
-//! The decoding side: the peer's encoder stream and field sections come in,
-//! fields and our decoder stream go out (RFC 9204 §2.2).
+//! The decoder: reads the peer's encoder stream and field sections, and returns fields and
+//! instructions for our decoder stream (RFC 9204 §2.2).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,74 +11,75 @@ use super::field::{FIELD_OVERHEAD, Field};
 use super::instruction::{DecoderInstruction, EncoderInstruction, NameReference};
 use super::integer;
 use super::prefix::Prefix;
-use super::section::Section;
+use super::section::EncodedSection;
 use super::static_table;
-use super::string::Literal;
+use super::string::StringLiteral;
 
-/// Decoder instructions kept for a peer that does not read them, bytes: beyond
-/// this it is at fault (RFC 9204 §7.3).
-const MAX_UNREAD: usize = 64 << 10;
+/// Maximum bytes of decoder instructions kept for a peer that does not read them; beyond this the
+/// connection fails (RFC 9204 §7.3).
+const MAX_UNSENT_INSTRUCTIONS: usize = 64 << 10;
 
-/// What became of a field section.
+/// The result of decoding a field section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// Its field lines, in order.
+    /// The fields, in order.
     Fields(Vec<Field>),
-    /// It waits for insertions and is kept: read nothing more from its stream
-    /// until [`Decoder::unblocked`] names it (RFC 9204 §2.1.2).
+    /// The section is blocked on insertions and is kept. Read nothing more from its stream until
+    /// [`Decoder::next_unblocked`] returns it (RFC 9204 §2.1.2).
     Blocked,
-    /// It is larger than the limit given (RFC 9114 §4.2.2). It was read to its
-    /// end and acknowledged, so the stream can go on, with a 431 for example.
+    /// The section exceeds the given limit (RFC 9114 §4.2.2). It was read to its end and
+    /// acknowledged, so the stream can go on, for example with a 431 response.
     TooLarge,
 }
 
-/// A section that waits, and the limit it came with.
+/// A blocked section, and its size limit.
 #[derive(Debug)]
-struct Kept {
-    section: Section,
+struct BlockedSection {
+    section: EncodedSection,
     max_size: u64,
 }
 
-/// A stream that waits: its sections, the earliest first.
+/// A blocked stream, with its sections in order.
 #[derive(Debug, Default)]
-struct Waiting {
-    sections: VecDeque<Kept>,
-    /// What the most demanding of them requires.
+struct BlockedStream {
+    sections: VecDeque<BlockedSection>,
+    /// The largest Required Insert Count of the sections.
     required: u64,
-    /// All of that was inserted, and the stream named or put in line for it.
+    /// Whether all of that was inserted, and the stream was returned as unblocked or is queued for
+    /// it.
     ready: bool,
 }
 
-/// Decodes field sections with the table the peer's encoder builds.
+/// Decodes field sections with the dynamic table that the peer's encoder builds.
 #[derive(Debug)]
 pub struct Decoder {
     max_capacity: u64,
     max_blocked: u64,
     table: DynamicTable<()>,
-    /// The beginning of an encoder instruction: below four times the table's
-    /// capacity, since lengths are refused before what has them is kept.
+    /// An incomplete encoder instruction. It is shorter than four times the table's capacity, since
+    /// lengths are checked before the data is buffered.
     unread: Vec<u8>,
-    waiting: BTreeMap<u64, Waiting>,
-    /// How many of those are not ready.
+    waiting: BTreeMap<u64, BlockedStream>,
+    /// How many of those streams are not ready.
     blocked: u32,
-    /// Those ready that were not named yet.
+    /// The ready streams that were not returned yet.
     ready: VecDeque<u64>,
     /// The Known Received Count once `instructions` are read (RFC 9204 §2.1.4).
     acknowledged: u64,
     instructions: BytesMut,
-    /// Texts on their way into the table.
+    /// A buffer in which strings are decoded.
     scratch: BytesMut,
-    /// Instructions carried out and not counted by anybody.
+    /// Instructions processed since they were last taken.
     updates: u32,
 }
 
 impl Decoder {
-    /// `max_table_capacity`, in bytes, and `max_blocked_streams` are what our
-    /// SETTINGS say (RFC 9204 §5).
+    /// Creates a decoder. `max_table_capacity`, in bytes, and `max_blocked_streams` are the values
+    /// in our SETTINGS (RFC 9204 §5).
     #[must_use]
     pub fn new(max_table_capacity: u64, max_blocked_streams: u64) -> Self {
         Self {
-            // A setting says no more.
+            // A setting cannot be larger.
             max_capacity: max_table_capacity.min(integer::MAX),
             max_blocked: max_blocked_streams,
             table: DynamicTable::new(),
@@ -93,23 +94,23 @@ impl Decoder {
         }
     }
 
-    /// Takes what came next on the peer's encoder stream, cut anywhere. It may
-    /// unblock streams: see [`Self::unblocked`].
+    /// Processes the next bytes of the peer's encoder stream, split anywhere. They may unblock
+    /// streams: see [`Self::next_unblocked`].
     ///
     /// # Errors
     ///
-    /// `QPACK_ENCODER_STREAM_ERROR` if an instruction cannot be carried out.
+    /// `QPACK_ENCODER_STREAM_ERROR` if an instruction is invalid.
     pub fn on_encoder_stream(&mut self, bytes: &[u8]) -> Result<(), QpackError> {
         let before = self.table.insert_count();
         let outcome = if self.unread.is_empty() {
-            self.instruct(bytes).map(|used| {
+            self.process_instructions(bytes).map(|used| {
                 let rest = bytes.get(used..).unwrap_or_default();
                 self.unread.extend_from_slice(rest);
             })
         } else {
             let mut unread = std::mem::take(&mut self.unread);
             unread.extend_from_slice(bytes);
-            self.instruct(&unread).map(|used| {
+            self.process_instructions(&unread).map(|used| {
                 unread.drain(..used);
                 if !unread.is_empty() {
                     self.unread = unread;
@@ -117,14 +118,13 @@ impl Decoder {
             })
         };
         if self.table.insert_count() > before {
-            self.announce();
+            self.mark_unblocked();
         }
-        outcome.map_err(|reason| ErrorCode::EncoderStreamError.because(reason))
+        outcome.map_err(|reason| ErrorCode::EncoderStreamError.with_reason(reason))
     }
 
-    /// Carries out the whole instructions at the beginning of `bytes`, and says
-    /// how long those are.
-    fn instruct(&mut self, bytes: &[u8]) -> Result<usize, Reason> {
+    /// Processes the complete instructions at the front of `bytes`, and returns their length.
+    fn process_instructions(&mut self, bytes: &[u8]) -> Result<usize, Reason> {
         let mut at = 0;
         while at < bytes.len() {
             let (instruction, end) = match EncoderInstruction::decode(bytes, at) {
@@ -134,27 +134,27 @@ impl Decoder {
             };
             self.check_lengths(instruction)?;
             let Some(end) = end else { break };
-            self.carry_out(instruction, bytes)?;
+            self.execute(instruction, bytes)?;
             self.updates = self.updates.saturating_add(1);
             at = end;
         }
         Ok(at)
     }
 
-    /// Refuses an entry as soon as its lengths say that it does not fit.
+    /// Rejects an entry as soon as its lengths show that it does not fit.
     fn check_lengths(&self, instruction: EncoderInstruction) -> Result<(), Reason> {
         let text = match instruction {
             EncoderInstruction::SetCapacity(_) | EncoderInstruction::Duplicate(_) => return Ok(()),
-            EncoderInstruction::InsertNamed { value, .. } => value.min_text(),
+            EncoderInstruction::InsertNamed { value, .. } => value.min_decoded_len(),
             EncoderInstruction::InsertLiteral { name, value } => name
-                .min_text()
-                .saturating_add(value.map_or(0, Literal::min_text)),
+                .min_decoded_len()
+                .saturating_add(value.map_or(0, StringLiteral::min_decoded_len)),
         };
-        self.room(text).map(|_| ())
+        self.remaining_room(text).map(|_| ())
     }
 
-    /// What an entry has room for besides `text` bytes.
-    fn room(&self, text: usize) -> Result<usize, Reason> {
+    /// Returns how much room an entry has besides `text` bytes.
+    fn remaining_room(&self, text: usize) -> Result<usize, Reason> {
         let taken = text.saturating_add(FIELD_OVERHEAD);
         self.table
             .capacity()
@@ -162,7 +162,7 @@ impl Decoder {
             .ok_or(Reason::EntryTooLarge)
     }
 
-    fn carry_out(&mut self, instruction: EncoderInstruction, bytes: &[u8]) -> Result<(), Reason> {
+    fn execute(&mut self, instruction: EncoderInstruction, bytes: &[u8]) -> Result<(), Reason> {
         let (name, value) = match instruction {
             EncoderInstruction::SetCapacity(capacity) => return self.set_capacity(capacity),
             EncoderInstruction::Duplicate(index) => {
@@ -176,23 +176,22 @@ impl Decoder {
                     }
                     NameReference::FromNewest(index) => self.entry(index)?.name.clone(),
                 };
-                let room = self.room(name.len())?;
+                let room = self.remaining_room(name.len())?;
                 (name, self.text(value, bytes, room)?)
             }
             EncoderInstruction::InsertLiteral { name, value } => {
-                // Without a value there is no end, and this is not called.
+                // Only complete instructions, which have a value, are executed.
                 let value = value.ok_or(Reason::Truncated)?;
-                let name = self.text(name, bytes, self.room(0)?)?;
-                let room = self.room(name.len())?;
+                let name = self.text(name, bytes, self.remaining_room(0)?)?;
+                let room = self.remaining_room(name.len())?;
                 (name, self.text(value, bytes, room)?)
             }
         };
-        // RFC 9204 §3.2.2: name and value are held here while what they were
-        // copied from may be evicted.
+        // RFC 9204 §3.2.2: the entry that name and value were copied from may be evicted here.
         if self.table.insert(Entry {
             name,
             value,
-            note: (),
+            meta: (),
         }) {
             Ok(())
         } else {
@@ -216,18 +215,19 @@ impl Decoder {
             .ok_or(Reason::DynamicIndex)
     }
 
-    /// A text in memory of its own: an entry must not keep alive what it came in.
-    fn text(&mut self, literal: Literal, bytes: &[u8], room: usize) -> Result<Bytes, Reason> {
+    /// Decodes a string to memory of its own: an entry must not keep its instruction's buffer
+    /// alive.
+    fn text(&mut self, literal: StringLiteral, bytes: &[u8], room: usize) -> Result<Bytes, Reason> {
         self.scratch.clear();
-        if literal.append(bytes, room, &mut self.scratch)? {
+        if literal.decode_into(bytes, room, &mut self.scratch)? {
             Ok(Bytes::copy_from_slice(&self.scratch))
         } else {
             Err(Reason::EntryTooLarge)
         }
     }
 
-    /// After insertions: whom to name.
-    fn announce(&mut self) {
+    /// Queues the streams that insertions have unblocked.
+    fn mark_unblocked(&mut self) {
         let inserts = self.table.insert_count();
         for (&stream, waiting) in &mut self.waiting {
             if !waiting.ready && waiting.required <= inserts {
@@ -238,23 +238,22 @@ impl Decoder {
         }
     }
 
-    /// A stream that is no longer blocked, each named once: [`Self::resume`] it.
-    pub fn unblocked(&mut self) -> Option<u64> {
+    /// Returns a stream that is no longer blocked, each once: call [`Self::resume`] for it.
+    pub fn next_unblocked(&mut self) -> Option<u64> {
         self.ready.pop_front()
     }
 
-    /// Decodes a field section received whole on `stream_id`, to fields of
-    /// `max_section_size` bytes at most, a field counting its name, its value
-    /// and 32 (RFC 9114 §4.2.2).
+    /// Decodes a complete field section of `stream_id`, to fields of at most `max_section_size`
+    /// bytes. A field counts its name, its value and 32 (RFC 9114 §4.2.2).
     ///
-    /// Values that came without Huffman code are slices of `section`, so they
-    /// keep it in memory; the caller has bounded its length.
+    /// Values that are not Huffman coded are slices of `section`, and keep it in memory; the caller
+    /// has limited its length.
     ///
     /// # Errors
     ///
-    /// `QPACK_DECOMPRESSION_FAILED` if it is malformed or refers to what is not
-    /// in the table, or if it is blocked and no more streams may be;
-    /// `H3_EXCESSIVE_LOAD` if the peer leaves our decoder stream unread.
+    /// `QPACK_DECOMPRESSION_FAILED` if the section is malformed, refers to an entry that is not in
+    /// the table, or is blocked while no more streams may be; `H3_EXCESSIVE_LOAD` if the peer does
+    /// not read our decoder stream.
     pub fn decode(
         &mut self,
         stream_id: u64,
@@ -263,31 +262,31 @@ impl Decoder {
     ) -> Result<Decoded, QpackError> {
         let inserts = self.table.insert_count();
         let section = Prefix::decode(&section, self.max_capacity, inserts)
-            .map(|(prefix, lines_at)| Section {
+            .map(|(prefix, lines_at)| EncodedSection {
                 bytes: section,
                 prefix,
                 lines_at,
             })
-            .map_err(|reason| ErrorCode::DecompressionFailed.because(reason))?;
-        let kept = Kept {
+            .map_err(|reason| ErrorCode::DecompressionFailed.with_reason(reason))?;
+        let kept = BlockedSection {
             section,
             max_size: max_section_size,
         };
         let behind = !self.waiting.is_empty() && self.waiting.contains_key(&stream_id);
         if behind || kept.section.prefix.required > inserts {
-            self.keep(stream_id, kept)?;
+            self.block(stream_id, kept)?;
             return Ok(Decoded::Blocked);
         }
         self.finish(stream_id, &kept)
     }
 
-    fn keep(&mut self, stream: u64, kept: Kept) -> Result<(), QpackError> {
+    fn block(&mut self, stream: u64, kept: BlockedSection) -> Result<(), QpackError> {
         let required = kept.section.prefix.required;
         let blocked = required > self.table.insert_count();
         let known = self.waiting.get(&stream);
         if blocked && known.is_none_or(|waiting| waiting.ready) {
             if u64::from(self.blocked) >= self.max_blocked {
-                return Err(ErrorCode::DecompressionFailed.because(Reason::BlockedStreams));
+                return Err(ErrorCode::DecompressionFailed.with_reason(Reason::BlockedStreams));
             }
             self.blocked = self.blocked.saturating_add(1);
             self.ready.retain(|&ready| ready != stream);
@@ -299,13 +298,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes the earliest section kept of a stream that [`Self::unblocked`]
-    /// named; `None` if there is none, or it still waits. Of several on one
-    /// stream, the stream is named again for each.
+    /// Decodes the first kept section of a stream that [`Self::next_unblocked`] returned, or
+    /// returns `None` if there is none or it is still blocked. If there are more, the stream is
+    /// returned again for each.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::decode`].
+    /// See [`Self::decode`].
     pub fn resume(&mut self, stream_id: u64) -> Result<Option<Decoded>, QpackError> {
         let inserts = self.table.insert_count();
         let Some(waiting) = self.waiting.get_mut(&stream_id) else {
@@ -331,16 +330,16 @@ impl Decoder {
         self.finish(stream_id, &kept).map(Some)
     }
 
-    /// Decodes a section whose insertions have come, and acknowledges it.
-    fn finish(&mut self, stream: u64, kept: &Kept) -> Result<Decoded, QpackError> {
+    /// Decodes a section whose insertions have arrived, and acknowledges it.
+    fn finish(&mut self, stream: u64, kept: &BlockedSection) -> Result<Decoded, QpackError> {
         let fields = kept
             .section
             .read(&self.table, kept.max_size)
-            .map_err(|reason| ErrorCode::DecompressionFailed.because(reason))?;
+            .map_err(|reason| ErrorCode::DecompressionFailed.with_reason(reason))?;
         let required = kept.section.prefix.required;
         if required > 0 {
-            if self.instructions.len() > MAX_UNREAD {
-                return Err(ErrorCode::ExcessiveLoad.because(Reason::UnreadInstructions));
+            if self.instructions.len() > MAX_UNSENT_INSTRUCTIONS {
+                return Err(ErrorCode::ExcessiveLoad.with_reason(Reason::UnreadInstructions));
             }
             DecoderInstruction::SectionAcknowledgment(stream).encode(&mut self.instructions);
             self.acknowledged = self.acknowledged.max(required);
@@ -348,48 +347,47 @@ impl Decoder {
         Ok(fields.map_or(Decoded::TooLarge, Decoded::Fields))
     }
 
-    /// The stream was reset, or is no longer read, before all its sections were
-    /// decoded: forgets them and tells the encoder (RFC 9204 §2.2.2.2).
+    /// Handles a stream that was reset or is no longer read before all its sections were decoded:
+    /// drops them and tells the peer's encoder (RFC 9204 §2.2.2.2).
     pub fn cancel(&mut self, stream_id: u64) {
         if let Some(waiting) = self.waiting.remove(&stream_id) {
             self.blocked = self.blocked.saturating_sub(u32::from(!waiting.ready));
             self.ready.retain(|&ready| ready != stream_id);
         }
-        // Without a table the encoder has nothing to forget. A peer that leaves
-        // so much unread hears of it with the next section instead.
-        if self.max_capacity > 0 && self.instructions.len() <= MAX_UNREAD {
+        // Without a table there is nothing to cancel. A peer that leaves too much unread fails with
+        // the next section.
+        if self.max_capacity > 0 && self.instructions.len() <= MAX_UNSENT_INSTRUCTIONS {
             DecoderInstruction::StreamCancellation(stream_id).encode(&mut self.instructions);
         }
     }
 
-    /// What is to be written on our decoder stream; take from it only as much as
-    /// the stream accepts, so that what a peer does not read stays counted here.
-    /// Calling this after a batch of input rather than within it lets one Insert
-    /// Count Increment, or none, stand for many (RFC 9204 §2.2.2.3).
+    /// Returns the bytes to write on our decoder stream. Take only as many as the stream accepts,
+    /// because what the peer does not read is limited here. If this is called after a batch of
+    /// input, one Insert Count Increment, or none, stands for many insertions (RFC 9204 §2.2.2.3).
     pub fn instructions(&mut self) -> &mut BytesMut {
         let inserts = self.table.insert_count();
         let news = inserts.saturating_sub(self.acknowledged);
-        if news > 0 && self.instructions.len() <= MAX_UNREAD {
+        if news > 0 && self.instructions.len() <= MAX_UNSENT_INSTRUCTIONS {
             DecoderInstruction::InsertCountIncrement(news).encode(&mut self.instructions);
             self.acknowledged = inserts;
         }
         &mut self.instructions
     }
 
-    /// Instructions on the encoder stream carried out since the last call: a duplicate
-    /// of an entry is one byte there.
-    pub fn take_updates(&mut self) -> u64 {
+    /// Returns how many encoder instructions were processed since the last call. An instruction may
+    /// take a single byte.
+    pub(crate) fn take_table_updates(&mut self) -> u64 {
         std::mem::take(&mut self.updates).into()
     }
 
-    /// Streams that are blocked now.
+    /// Returns the number of streams that are blocked.
     #[must_use]
     pub fn blocked_streams(&self) -> u64 {
         self.blocked.into()
     }
 
-    /// Gives back room that holds nothing.
-    pub fn release(&mut self) {
+    /// Releases unused capacity.
+    pub(crate) fn release(&mut self) {
         self.table.shrink();
         self.unread.shrink_to_fit();
         self.ready.shrink_to_fit();
@@ -401,17 +399,17 @@ impl Decoder {
         }
     }
 
-    /// Bytes held: the table, sections kept, unfinished and unsent instructions.
+    /// Returns the memory in use, in bytes: the table, blocked sections, incomplete and unsent
+    /// instructions.
     #[must_use]
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
-    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     pub fn memory(&self) -> usize {
         let kept: usize = (self.waiting.values())
             .map(|waiting| {
                 let texts: usize = waiting.sections.iter().map(|k| k.section.bytes.len()).sum();
-                texts + size_of::<Waiting>() + waiting.sections.capacity() * size_of::<Kept>()
+                texts
+                    + size_of::<BlockedStream>()
+                    + waiting.sections.capacity() * size_of::<BlockedSection>()
             })
             .sum();
         size_of::<Self>()

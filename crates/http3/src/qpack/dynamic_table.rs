@@ -1,4 +1,4 @@
-//! The dynamic table (RFC 9204 §3.2), as both sides keep it.
+//! The dynamic table (RFC 9204 §3.2) of an encoder or a decoder.
 
 use std::collections::VecDeque;
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use super::field;
 
-/// An entry, with a note of its owner's.
+/// An entry, with metadata of the table's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry<N> {
     pub(super) name: Bytes,
     pub(super) value: Bytes,
-    pub(super) note: N,
+    pub(super) meta: N,
 }
 
 impl<N> Entry<N> {
@@ -20,20 +20,20 @@ impl<N> Entry<N> {
     }
 }
 
-/// First in, first out, by absolute index (RFC 9204 §3.2.4).
+/// Entries in the order of insertion, by absolute index (RFC 9204 §3.2.4).
 #[derive(Clone, Debug)]
 pub(super) struct DynamicTable<N> {
-    /// The oldest first.
+    /// The oldest entry comes first.
     entries: VecDeque<Entry<N>>,
-    /// Entries that were evicted: the absolute index of the oldest one left.
+    /// How many entries were evicted: the absolute index of the oldest entry that is left.
     dropped: u64,
-    /// RFC 9204 §3.2.1, bytes.
+    /// The size in bytes (RFC 9204 §3.2.1).
     size: usize,
     capacity: usize,
 }
 
 impl<N> DynamicTable<N> {
-    /// Empty, of capacity zero (RFC 9204 §3.2.2).
+    /// Creates an empty table with capacity zero (RFC 9204 §3.2.2).
     pub(super) const fn new() -> Self {
         Self {
             entries: VecDeque::new(),
@@ -51,12 +51,12 @@ impl<N> DynamicTable<N> {
         self.size
     }
 
-    /// All insertions so far, duplicates too: the next absolute index.
+    /// Returns the number of insertions so far, including duplicates: the next absolute index.
     pub(super) fn insert_count(&self) -> u64 {
         self.dropped.saturating_add(self.entries.len() as u64)
     }
 
-    /// The absolute index of the oldest entry.
+    /// Returns the absolute index of the oldest entry.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -71,13 +71,13 @@ impl<N> DynamicTable<N> {
         self.entries.get_mut(at)
     }
 
-    /// An index relative to the insertion point, as on the encoder stream
-    /// (RFC 9204 §3.2.5), as an absolute one; `None` before the first.
+    /// Converts an index relative to the insertion point, as on the encoder stream (RFC 9204
+    /// §3.2.5), to an absolute index. Returns `None` if it is before the first entry.
     pub(super) fn absolute(&self, relative: u64) -> Option<u64> {
         self.insert_count().checked_sub(relative)?.checked_sub(1)
     }
 
-    /// The oldest entry leaves.
+    /// Evicts the oldest entry.
     pub(super) fn evict(&mut self) -> Option<Entry<N>> {
         let entry = self.entries.pop_front()?;
         self.dropped = self.dropped.saturating_add(1);
@@ -85,7 +85,7 @@ impl<N> DynamicTable<N> {
         Some(entry)
     }
 
-    /// Inserts an entry there is room for.
+    /// Inserts an entry that fits without evictions.
     pub(super) fn push(&mut self, entry: Entry<N>) {
         self.size = self.size.saturating_add(entry.size());
         debug_assert!(
@@ -95,7 +95,7 @@ impl<N> DynamicTable<N> {
         self.entries.push_back(entry);
     }
 
-    /// Inserts after evicting what has to leave; `false` if it does not fit the
+    /// Evicts what is necessary and inserts an entry. Returns `false` if it is larger than the
     /// whole table (RFC 9204 §3.2.2).
     pub(super) fn insert(&mut self, entry: Entry<N>) -> bool {
         let Some(most) = self.capacity.checked_sub(entry.size()) else {
@@ -108,7 +108,7 @@ impl<N> DynamicTable<N> {
         true
     }
 
-    /// Changes the capacity and evicts what no longer fits.
+    /// Sets the capacity, and evicts what no longer fits.
     pub(super) fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity;
         while self.size > capacity {
@@ -119,12 +119,12 @@ impl<N> DynamicTable<N> {
         }
     }
 
-    /// Gives back the room for entries there are not.
+    /// Releases unused capacity.
     pub(super) fn shrink(&mut self) {
         self.entries.shrink_to_fit();
     }
 
-    /// Bytes held: the texts and the room for entries.
+    /// Returns the memory in use, in bytes: the strings and the capacity for entries.
     pub(super) fn memory(&self) -> usize {
         let overhead = self.entries.len().saturating_mul(field::FIELD_OVERHEAD);
         let room = (self.entries.capacity()).saturating_mul(size_of::<Entry<N>>());
@@ -148,7 +148,7 @@ mod tests {
         Entry {
             name: Bytes::from_static(b"n"),
             value: Bytes::from_static(value.as_bytes()),
-            note: (),
+            meta: (),
         }
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_leave_for_the_newest() {
+    fn insertion_evicts_the_oldest_entries() {
         let mut table = DynamicTable::new();
         table.set_capacity(70);
         assert!(table.insert(entry("a")));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_larger_than_the_table_changes_nothing() {
+    fn entry_larger_than_the_table_is_rejected_without_eviction() {
         let mut table = DynamicTable::new();
         assert!(!table.insert(entry("")));
         table.set_capacity(35);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_capacity_evicts() {
+    fn reduced_capacity_evicts_entries() {
         let mut table = DynamicTable::new();
         table.set_capacity(4096);
         for value in ["a", "b", "c"] {

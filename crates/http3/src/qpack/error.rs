@@ -1,23 +1,22 @@
-//! What goes wrong, and on which of the three kinds of stream it did.
+//! Errors of QPACK: the error code, and the reason.
 
 use std::fmt;
 
-/// The error code a QPACK failure closes the connection with
-/// (RFC 9204 §6, RFC 9114 §8.1).
+/// The error code with which a QPACK error closes the connection (RFC 9204 §6, RFC 9114 §8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// `QPACK_DECOMPRESSION_FAILED`: a field section cannot be interpreted.
     DecompressionFailed,
-    /// `QPACK_ENCODER_STREAM_ERROR`: the peer's encoder stream is at fault.
+    /// `QPACK_ENCODER_STREAM_ERROR`: an instruction on the peer's encoder stream is invalid.
     EncoderStreamError,
-    /// `QPACK_DECODER_STREAM_ERROR`: the peer's decoder stream is at fault.
+    /// `QPACK_DECODER_STREAM_ERROR`: an instruction on the peer's decoder stream is invalid.
     DecoderStreamError,
-    /// `H3_EXCESSIVE_LOAD`: the peer has us owe it more than we keep.
+    /// `H3_EXCESSIVE_LOAD`: the peer does not read the instructions that we have to send.
     ExcessiveLoad,
 }
 
 impl ErrorCode {
-    /// The code as it goes on the wire.
+    /// Returns the code on the wire.
     #[must_use]
     pub const fn code(self) -> u64 {
         match self {
@@ -28,7 +27,7 @@ impl ErrorCode {
         }
     }
 
-    pub(super) const fn because(self, reason: Reason) -> QpackError {
+    pub(super) const fn with_reason(self, reason: Reason) -> QpackError {
         QpackError { code: self, reason }
     }
 }
@@ -44,71 +43,73 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// A connection error: nothing that depends on the dynamic table can be
-/// trusted any more.
+/// A connection error: nothing that depends on the dynamic table can be trusted after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {reason}")]
 pub struct QpackError {
-    /// What the connection is closed with.
+    /// The code with which the connection is closed.
     pub code: ErrorCode,
-    /// What the peer did.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// What the peer did.
+/// The reason of a QPACK error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The section ends inside a field line or its prefix.
-    #[error("it ends in the middle")]
+    /// The field section ends within a field line or its prefix.
+    #[error("field section ends within a field line or its prefix")]
     Truncated,
-    /// An integer above 2^62 - 1, or in more bytes than one needs (RFC 7541 §5.1).
-    #[error("an integer is above 2^62 - 1 or longer than that takes")]
+    /// An integer is above 2^62 - 1, or is encoded in too many bytes (RFC 7541 §5.1).
+    #[error("integer exceeds 2^62 - 1 or is encoded in too many bytes")]
     IntegerTooLarge,
-    /// The end-of-string symbol inside a string (RFC 7541 §5.2).
-    #[error("a Huffman string contains EOS")]
+    /// A Huffman string contains the end-of-string symbol (RFC 7541 §5.2).
+    #[error("Huffman string contains the EOS symbol")]
     HuffmanEos,
-    /// More than 7 bits of padding, or padding that is not all ones.
-    #[error("a Huffman string is padded with more than 7 bits or with zeros")]
+    /// A Huffman string has more than 7 bits of padding, or padding that is not all ones (RFC 7541
+    /// §5.2).
+    #[error("Huffman string has more than 7 bits of padding, or padding other than ones")]
     HuffmanPadding,
-    /// The static table ends at index 98 (RFC 9204 §3.1).
-    #[error("no static table entry has this index")]
+    /// A static table index is above 98 (RFC 9204 §3.1).
+    #[error("static table index exceeds 98")]
     StaticIndex,
-    /// Before the first entry, not inserted yet, or evicted (RFC 9204 §2.2.3).
-    #[error("no dynamic table entry has this index, or no longer")]
+    /// A dynamic table index refers to an entry that was never inserted, not inserted yet, or
+    /// evicted (RFC 9204 §2.2.3).
+    #[error("dynamic table index refers to an entry that does not exist or was evicted")]
     DynamicIndex,
-    /// An entry at or past the section's Required Insert Count (RFC 9204 §2.2.3).
-    #[error("a field line refers past the Required Insert Count")]
+    /// A field line refers to an entry at or beyond the section's Required Insert Count (RFC 9204
+    /// §2.2.3).
+    #[error("field line refers to an entry beyond the Required Insert Count")]
     PastRequiredInsertCount,
-    /// Not one a conformant encoder produces (RFC 9204 §4.5.1.1).
-    #[error("the Required Insert Count is impossible")]
+    /// The Required Insert Count is not one that a conformant encoder produces (RFC 9204 §4.5.1.1).
+    #[error("invalid Required Insert Count")]
     RequiredInsertCount,
-    /// The Base would be negative (RFC 9204 §4.5.1.2).
-    #[error("the Base is negative")]
+    /// The Base is negative (RFC 9204 §4.5.1.2).
+    #[error("negative Base in a field section prefix")]
     NegativeBase,
-    /// More streams wait for insertions than allowed (RFC 9204 §2.1.2).
-    #[error("more streams are blocked than SETTINGS_QPACK_BLOCKED_STREAMS")]
+    /// More streams are blocked than we allow (RFC 9204 §2.1.2).
+    #[error("blocked streams exceed SETTINGS_QPACK_BLOCKED_STREAMS")]
     BlockedStreams,
-    /// Above `SETTINGS_QPACK_MAX_TABLE_CAPACITY` (RFC 9204 §4.3.1).
-    #[error("the table capacity is above SETTINGS_QPACK_MAX_TABLE_CAPACITY")]
+    /// The capacity is above `SETTINGS_QPACK_MAX_TABLE_CAPACITY` (RFC 9204 §4.3.1).
+    #[error("dynamic table capacity exceeds SETTINGS_QPACK_MAX_TABLE_CAPACITY")]
     Capacity,
-    /// The entry does not fit the whole table (RFC 9204 §3.2.2).
-    #[error("an entry is larger than the dynamic table")]
+    /// An inserted entry is larger than the table (RFC 9204 §3.2.2).
+    #[error("inserted entry is larger than the dynamic table")]
     EntryTooLarge,
-    /// An Insert Count Increment of zero (RFC 9204 §4.4.3).
-    #[error("an Insert Count Increment is zero")]
+    /// An Insert Count Increment is zero (RFC 9204 §4.4.3).
+    #[error("Insert Count Increment is zero")]
     ZeroIncrement,
-    /// An Insert Count Increment past what was inserted (RFC 9204 §4.4.3).
-    #[error("an Insert Count Increment acknowledges insertions never made")]
+    /// An Insert Count Increment exceeds the insertions that were sent (RFC 9204 §4.4.3).
+    #[error("Insert Count Increment exceeds the insertions that were sent")]
     IncrementPastInserted,
-    /// A Section Acknowledgment with nothing outstanding (RFC 9204 §4.4.1).
-    #[error("a Section Acknowledgment for a stream that waits for none")]
+    /// A Section Acknowledgment is for a stream without unacknowledged sections (RFC 9204 §4.4.1).
+    #[error("Section Acknowledgment for a stream without unacknowledged sections")]
     NothingToAcknowledge,
-    /// The remembered capacity of 0-RTT was taken back (RFC 9204 §3.2.3).
-    #[error("SETTINGS_QPACK_MAX_TABLE_CAPACITY differs from the remembered one")]
+    /// The capacity differs from the one remembered for 0-RTT (RFC 9204 §3.2.3).
+    #[error("SETTINGS_QPACK_MAX_TABLE_CAPACITY differs from the value remembered for 0-RTT")]
     CapacityChanged,
-    /// The decoder stream is not given credit while sections keep coming
-    /// (RFC 9204 §7.3).
-    #[error("too many decoder instructions wait for the peer to read them")]
+    /// The peer gives the decoder stream no credit while field sections keep arriving (RFC 9204
+    /// §7.3).
+    #[error("too many decoder instructions that the peer has not read")]
     UnreadInstructions,
 }

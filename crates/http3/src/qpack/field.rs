@@ -1,26 +1,25 @@
-//! One field line, decoded: what goes into an encoder and comes out of a decoder.
+//! Field lines: the input of an encoder, and the output of a decoder.
 
 use bytes::Bytes;
 
-/// What a field line counts besides its name and value, in a field section
-/// (RFC 9114 §4.2.2) and in the dynamic table (RFC 9204 §3.2.1), bytes.
+/// The overhead of a field besides its name and value, in bytes: in the size of a field section
+/// (RFC 9114 §4.2.2) and of the dynamic table (RFC 9204 §3.2.1).
 pub const FIELD_OVERHEAD: usize = 32;
 
-/// A field line as decoded. Whether its name and value are well-formed is not
-/// looked at here.
+/// A decoded field line. QPACK does not check whether its name and value are well-formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The name, as sent.
     pub name: Bytes,
     /// The value, as sent.
     pub value: Bytes,
-    /// It came as a literal that no one on the way may index, and has to be
-    /// forwarded as one (RFC 9204 §4.5.4, the 'N' bit).
+    /// Whether the field was sent as a literal that must never be indexed, and has to be forwarded
+    /// as one (the 'N' bit, RFC 9204 §4.5.4).
     pub sensitive: bool,
 }
 
 impl Field {
-    /// Borrows it, to encode it.
+    /// Borrows the field, for encoding.
     #[must_use]
     pub fn as_ref(&self) -> FieldRef<'_> {
         FieldRef {
@@ -38,13 +37,13 @@ pub struct FieldRef<'a> {
     pub name: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// Neither this encoder nor any after it may put the value into a table
-    /// (RFC 9204 §7.1.3).
+    /// Whether neither this encoder nor an intermediary may add the value to a table (RFC 9204
+    /// §7.1.3).
     pub sensitive: bool,
 }
 
 impl<'a> FieldRef<'a> {
-    /// A field whose value may be indexed.
+    /// Creates a field whose value may be indexed.
     #[must_use]
     pub const fn new(name: &'a [u8], value: &'a [u8]) -> Self {
         Self {
@@ -55,7 +54,7 @@ impl<'a> FieldRef<'a> {
     }
 }
 
-/// What a field counts for, in bytes (RFC 9114 §4.2.2, RFC 9204 §3.2.1).
+/// Returns the size of a field, in bytes (RFC 9114 §4.2.2, RFC 9204 §3.2.1).
 pub(crate) const fn size(name: &[u8], value: &[u8]) -> usize {
     name.len()
         .saturating_add(value.len())

@@ -1,19 +1,18 @@
 //! The static Huffman code (RFC 7541 Appendix B, used by RFC 9204 §4.1.2).
 //!
-//! The code is canonical: of two symbols, the one with the shorter code, then
-//! the one with the smaller value, has the smaller code. So the lengths are all
-//! there is to write down; codes and decoding tables follow from them while
-//! compiling.
+//! The code is canonical: of two symbols, the one with the shorter code, then the one with the
+//! smaller value, has the smaller code. So only the lengths are listed; codes and decoding tables
+//! are computed from them at compile time.
 
 use bytes::BufMut;
 
 use super::error::Reason;
 use crate::byte_map::ByteMap;
 
-/// The symbol that ends a string, and that no string may contain.
+/// The end-of-string symbol, which no string may contain.
 const EOS: usize = 256;
 
-/// Bits of each symbol's code, RFC 7541 Appendix B.
+/// The length of each symbol's code, in bits (RFC 7541 Appendix B).
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -38,7 +37,7 @@ const LENGTHS: [u8; 257] = [
 const MIN_BITS: usize = 5;
 const MAX_BITS: usize = 30;
 
-/// How many bits one look into [`SHORT`] sees.
+/// How many bits a lookup in [`LOOKUP`] uses.
 const WINDOW: usize = 11;
 
 /// Everything that follows from [`LENGTHS`].
@@ -105,24 +104,24 @@ const fn canonical() -> (Code, [u32; 257]) {
     (code, codes)
 }
 
-/// What the next [`WINDOW`] bits begin with: one symbol or two, or a code that
-/// is longer (`symbols` is 0).
+/// What the next [`WINDOW`] bits begin with: one or two symbols, or a code that is longer
+/// (`symbols` is 0).
 #[derive(Clone, Copy)]
-struct Look {
+struct LookupEntry {
     text: [u8; 2],
     symbols: u8,
     bits: u8,
 }
 
-static SHORT: [Look; 1 << WINDOW] = looks();
+static LOOKUP: [LookupEntry; 1 << WINDOW] = lookup_table();
 
 #[expect(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
     reason = "done while compiling, which fails if it panics"
 )]
-const fn looks() -> [Look; 1 << WINDOW] {
-    let none = Look {
+const fn lookup_table() -> [LookupEntry; 1 << WINDOW] {
+    let none = LookupEntry {
         text: [0; 2],
         symbols: 0,
         bits: 0,
@@ -135,7 +134,7 @@ const fn looks() -> [Look; 1 << WINDOW] {
             let from = (CANONICAL.1[symbol] as usize) << (WINDOW - bits);
             let mut at = from;
             while at < from + (1 << (WINDOW - bits)) {
-                single[at] = Look {
+                single[at] = LookupEntry {
                     text: [symbol as u8, 0],
                     symbols: 1,
                     bits: bits as u8,
@@ -145,13 +144,13 @@ const fn looks() -> [Look; 1 << WINDOW] {
         }
         symbol += 1;
     }
-    let mut looks = single;
+    let mut lookup_table = single;
     let mut at = 0;
-    while at < looks.len() {
+    while at < lookup_table.len() {
         let one = single[at];
         let two = single[(at << one.bits) & ((1 << WINDOW) - 1)];
         if one.symbols == 1 && two.symbols == 1 && (one.bits + two.bits) as usize <= WINDOW {
-            looks[at] = Look {
+            lookup_table[at] = LookupEntry {
                 text: [one.text[0], two.text[0]],
                 symbols: 2,
                 bits: one.bits + two.bits,
@@ -159,10 +158,10 @@ const fn looks() -> [Look; 1 << WINDOW] {
         }
         at += 1;
     }
-    looks
+    lookup_table
 }
 
-/// Bytes `text` takes when encoded.
+/// Returns the length of `text` when encoded, in bytes.
 pub(super) fn encoded_len(text: &[u8]) -> usize {
     let bits: usize = text.iter().map(|&byte| usize::from(BITS.get(byte))).sum();
     bits.div_ceil(8)
@@ -180,7 +179,7 @@ static CODES: ByteMap<u32> = {
     ByteMap::new(bytes)
 };
 
-/// Appends `text`, padded with the beginning of EOS.
+/// Appends the encoded `text`, padded with the most significant bits of EOS.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "31 bits are held at most when 30 come, and 64 hold both"
@@ -206,7 +205,7 @@ pub(super) fn encode(out: &mut impl BufMut, text: &[u8]) {
     }
 }
 
-/// The fewest and the most bytes that `len` encoded ones may stand for.
+/// Returns the minimum and the maximum length of a string with `len` encoded bytes.
 pub(super) fn decoded_len(len: usize) -> (usize, usize) {
     (
         len.saturating_mul(8).saturating_sub(7).div_ceil(MAX_BITS),
@@ -214,23 +213,23 @@ pub(super) fn decoded_len(len: usize) -> (usize, usize) {
     )
 }
 
-/// What became of decoding a string.
+/// The result of decoding a string.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// So many bytes were written.
-    Whole(usize),
-    /// The text is longer than the buffer allows.
+pub(super) enum DecodeOutcome {
+    /// The string was decoded; contains its length.
+    Complete(usize),
+    /// The string is longer than the buffer.
     TooLong,
 }
 
-/// Decodes `bytes` to the beginning of `out`, whose last two bytes are room to
-/// write into, not for the text.
+/// Decodes `bytes` to the beginning of `out`. The last two bytes of `out` are scratch space and do
+/// not count as room for the string.
 #[expect(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
-    reason = "places in slices; 64 bits are held at most, and a code is no longer than those held; a look sees eleven"
+    reason = "places in slices; 64 bits are held at most, and a code is no longer than those held; a lookup uses eleven"
 )]
-pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
+pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<DecodeOutcome, Reason> {
     let room = out.len().saturating_sub(2);
     let (mut written, mut at) = (0, 0);
     // The next bits of the string, at the top; `held` of them count, what is
@@ -253,19 +252,19 @@ pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
         }
         let keep = if at < bytes.len() { MAX_BITS } else { WINDOW };
         while held >= keep {
-            let look = SHORT[(bits >> (64 - WINDOW)) as usize];
+            let entry = LOOKUP[(bits >> (64 - WINDOW)) as usize];
             let slot = out.get_mut(written..).and_then(<[u8]>::first_chunk_mut);
             let Some(slot) = slot else {
-                return Ok(Outcome::TooLong);
+                return Ok(DecodeOutcome::TooLong);
             };
-            *slot = look.text;
-            if look.symbols > 0 {
-                written += usize::from(look.symbols);
-                bits <<= look.bits;
-                held -= usize::from(look.bits);
+            *slot = entry.text;
+            if entry.symbols > 0 {
+                written += usize::from(entry.symbols);
+                bits <<= entry.bits;
+                held -= usize::from(entry.bits);
                 continue;
             }
-            let Some((symbol, len)) = long(bits, held)? else {
+            let Some((symbol, len)) = decode_long_code(bits, held)? else {
                 break;
             };
             slot[0] = symbol;
@@ -277,17 +276,17 @@ pub(super) fn decode(bytes: &[u8], out: &mut [u8]) -> Result<Outcome, Reason> {
             break;
         }
     }
-    let written = tail(bits, held, written, out)?;
+    let written = decode_tail(bits, held, written, out)?;
     Ok(if written <= room {
-        Outcome::Whole(written)
+        DecodeOutcome::Complete(written)
     } else {
-        Outcome::TooLong
+        DecodeOutcome::TooLong
     })
 }
 
-/// The symbol at the top of `bits` whose code is longer than a look, unless
+/// The symbol at the top of `bits` whose code is longer than a entry, unless
 /// the string ends in it.
-fn long(bits: u64, held: usize) -> Result<Option<(u8, usize)>, Reason> {
+fn decode_long_code(bits: u64, held: usize) -> Result<Option<(u8, usize)>, Reason> {
     let mut lengths = WINDOW + 1..=MAX_BITS.min(held);
     match lengths.find_map(|len| Some((CODE.symbol(bits, len)?, len))) {
         Some((symbol, len)) => {
@@ -298,8 +297,8 @@ fn long(bits: u64, held: usize) -> Result<Option<(u8, usize)>, Reason> {
     }
 }
 
-/// The last bits: symbols as long as whole ones are there, then the padding.
-fn tail(
+/// Decodes the last bits: complete symbols, and then the padding.
+fn decode_tail(
     mut bits: u64,
     mut held: usize,
     mut written: usize,
@@ -334,11 +333,11 @@ mod tests {
         let max = decoded_len(bytes.len()).1;
         let mut out = vec![0; max + 2];
         match decode(bytes, &mut out)? {
-            Outcome::Whole(len) => {
+            DecodeOutcome::Complete(len) => {
                 out.truncate(len);
                 Ok(out)
             }
-            Outcome::TooLong => panic!("{max} bytes are not enough for {bytes:x?}"),
+            DecodeOutcome::TooLong => panic!("{max} bytes are not enough for {bytes:x?}"),
         }
     }
 
@@ -360,7 +359,7 @@ mod tests {
 
     /// Single rows of RFC 7541 Appendix B, from every length in it.
     #[test]
-    fn codes_as_in_appendix_b() {
+    fn codes_match_rfc_7541_appendix_b() {
         for (symbol, code, bits) in [
             (0, 0x1ff8, 13),
             (1, 0x007f_ffd8, 23),
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_rfc_7541() {
+    fn rfc_7541_examples() {
         // C.4 and C.6
         for (text, bytes) in [
             ("www.example.com", "f1e3 c2e5 f23a 6ba0 ab90 f4ff"),
@@ -425,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn every_symbol_alone_and_between_others() {
+    fn every_symbol_round_trips_alone_and_between_others() {
         for byte in 0..=255 {
             for text in [
                 &[byte][..],
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn eos_in_a_string_is_refused() {
+    fn eos_in_a_string_is_rejected() {
         // The 30 bits of EOS, and two of padding.
         assert_eq!(decoded(&[0xff; 4]), Err(Reason::HuffmanEos));
         assert_eq!(decoded(&[0xff; 40]), Err(Reason::HuffmanEos));
@@ -449,14 +448,14 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_at_most_seven_ones() {
+    fn padding_other_than_seven_ones_is_rejected() {
         assert_eq!(decoded(&[]).unwrap(), b"");
         // '0' is 00000, then 111.
         assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");
         for bad in [0b0000_0110, 0b0000_0011, 0b0000_0101, 0b0000_0000] {
             assert_eq!(decoded(&[bad]), Err(Reason::HuffmanPadding), "{bad:b}");
         }
-        // 8 and more bits of padding, up to what is not EOS yet.
+        // Eight and more bits of padding, but shorter than EOS.
         for len in 1..=3 {
             assert_eq!(decoded(&vec![0xff; len]), Err(Reason::HuffmanPadding));
             let mut after = vec![0b0000_0111];
@@ -466,36 +465,36 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_stops_it() {
+    fn string_longer_than_the_buffer_is_too_long() {
         let text = b"a text of 27 bytes, counted";
         let bytes = encoded(text);
         for room in 0..text.len() {
             assert_eq!(
                 decode(&bytes, &mut vec![0; room + 2]),
-                Ok(Outcome::TooLong),
+                Ok(DecodeOutcome::TooLong),
                 "{room}"
             );
         }
         assert_eq!(
             decode(&bytes, &mut vec![0; text.len() + 2]),
-            Ok(Outcome::Whole(27))
+            Ok(DecodeOutcome::Complete(27))
         );
-        assert_eq!(decode(&bytes, &mut []), Ok(Outcome::TooLong));
+        assert_eq!(decode(&bytes, &mut []), Ok(DecodeOutcome::TooLong));
     }
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(text in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn strings_round_trip(text in proptest::collection::vec(any::<u8>(), 0..200)) {
             let bytes = encoded(&text);
             let (min, max) = decoded_len(bytes.len());
             prop_assert!(min <= text.len() && text.len() <= max);
             prop_assert_eq!(decoded(&bytes).unwrap(), text);
         }
 
-        /// What is accepted is what the encoder would have written: the code
-        /// leaves no other way to write a text.
+        /// Whatever is accepted is what the encoder would have written: a string has only one
+        /// encoding.
         #[test]
-        fn there_is_one_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn accepted_bytes_are_the_only_encoding(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
             if let Ok(text) = decoded(&bytes) {
                 prop_assert_eq!(encoded(&text), bytes);
             }

@@ -1,44 +1,44 @@
-//! What the encoder and the decoder tell each other on their streams
-//! (RFC 9204 §4.3, §4.4).
+//! The instructions of the encoder and the decoder stream (RFC 9204 §4.3, §4.4).
 
 use bytes::BufMut;
 
 use super::error::Reason;
 use super::integer;
-use super::string::{self, Literal};
+use super::string::{self, StringLiteral};
 
-/// Where an inserted entry has its name from.
+/// A reference to the name of an inserted entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameReference {
     /// The static table.
     Static(u64),
-    /// The dynamic table, from the newest entry down.
+    /// The dynamic table, counted down from the newest entry.
     FromNewest(u64),
 }
 
-/// An instruction on the encoder stream; its strings are somewhere in the bytes
-/// it was read from, or will be.
+/// An instruction on the encoder stream. Its strings refer to the bytes it was read from, and may
+/// be incomplete there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EncoderInstruction {
-    /// RFC 9204 §4.3.1.
+    /// Set Dynamic Table Capacity (RFC 9204 §4.3.1).
     SetCapacity(u64),
-    /// RFC 9204 §4.3.2.
-    InsertNamed { name: NameReference, value: Literal },
-    /// RFC 9204 §4.3.3. Without a value the name is not there yet, and more is
-    /// not known.
-    InsertLiteral {
-        name: Literal,
-        value: Option<Literal>,
+    /// Insert with Name Reference (RFC 9204 §4.3.2).
+    InsertNamed {
+        name: NameReference,
+        value: StringLiteral,
     },
-    /// RFC 9204 §4.3.4.
+    /// Insert with Literal Name (RFC 9204 §4.3.3). `value` is `None` while the name is incomplete.
+    InsertLiteral {
+        name: StringLiteral,
+        value: Option<StringLiteral>,
+    },
+    /// Duplicate (RFC 9204 §4.3.4).
     Duplicate(u64),
 }
 
 impl EncoderInstruction {
-    /// Reads the head of the instruction at `at`, and where the instruction
-    /// ends, if it does within `bytes`. Truncated only while not even the
-    /// lengths that come first are known: so the caller can refuse a length
-    /// before what has it is buffered.
+    /// Decodes the start of the instruction at `at`, and returns where the instruction ends if that
+    /// is within `bytes`. `Truncated` means that not even the first lengths are known. So the
+    /// caller can check a length before the data is buffered.
     pub(super) fn decode(bytes: &[u8], at: usize) -> Result<(Self, Option<usize>), Reason> {
         let first = *bytes.get(at).ok_or(Reason::Truncated)?;
         if first & 0x80 != 0 {
@@ -48,11 +48,14 @@ impl EncoderInstruction {
             } else {
                 NameReference::FromNewest(index)
             };
-            let value = Literal::head(bytes, at, 8)?;
+            let value = StringLiteral::decode_header(bytes, at, 8)?;
             Ok((Self::InsertNamed { name, value }, value.end(bytes).ok()))
         } else if first & 0x40 != 0 {
-            let name = Literal::head(bytes, at, 6)?;
-            let value = match name.end(bytes).and_then(|at| Literal::head(bytes, at, 8)) {
+            let name = StringLiteral::decode_header(bytes, at, 6)?;
+            let value = match name
+                .end(bytes)
+                .and_then(|at| StringLiteral::decode_header(bytes, at, 8))
+            {
                 Ok(value) => Some(value),
                 Err(Reason::Truncated) => None,
                 Err(other) => return Err(other),
@@ -83,7 +86,7 @@ pub(super) fn encode_insert_named(out: &mut impl BufMut, name: NameReference, va
     string::encode(out, 0, 8, value);
 }
 
-/// Appends Insert with Literal Name (RFC 9204 §4.3.3).
+/// Appends Insert with StringLiteral Name (RFC 9204 §4.3.3).
 pub(super) fn encode_insert_literal(out: &mut impl BufMut, name: &[u8], value: &[u8]) {
     string::encode(out, 0x40, 6, name);
     string::encode(out, 0, 8, value);
@@ -97,17 +100,16 @@ pub(super) fn encode_duplicate(out: &mut impl BufMut, from_newest: u64) {
 /// An instruction on the decoder stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecoderInstruction {
-    /// The earliest section of this stream that was not, is decoded
-    /// (RFC 9204 §4.4.1).
+    /// The first unacknowledged section of this stream was decoded (RFC 9204 §4.4.1).
     SectionAcknowledgment(u64),
-    /// No section of this stream will be decoded (RFC 9204 §4.4.2).
+    /// No more sections of this stream will be decoded (RFC 9204 §4.4.2).
     StreamCancellation(u64),
-    /// So many more insertions have come (RFC 9204 §4.4.3).
+    /// This many more insertions have arrived (RFC 9204 §4.4.3).
     InsertCountIncrement(u64),
 }
 
 impl DecoderInstruction {
-    /// Appends it.
+    /// Appends the encoded instruction.
     pub(super) fn encode(self, out: &mut impl BufMut) {
         match self {
             Self::SectionAcknowledgment(stream) => integer::encode(out, 0x80, 7, stream),
@@ -116,7 +118,7 @@ impl DecoderInstruction {
         }
     }
 
-    /// Reads the instruction at `at` and where it ends.
+    /// Decodes the instruction at `at`, and returns where it ends.
     pub(super) fn decode(bytes: &[u8], at: usize) -> Result<(Self, usize), Reason> {
         let first = *bytes.get(at).ok_or(Reason::Truncated)?;
         if first & 0x80 != 0 {
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decoder_instructions_come_back() {
+    fn decoder_instructions_round_trip() {
         for number in [0, 1, 62, 63, 64, 126, 127, 128, integer::MAX] {
             for instruction in [
                 DecoderInstruction::SectionAcknowledgment(number),
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn encoder_instructions_come_back() {
+    fn encoder_instructions_round_trip() {
         for number in [0, 1, 30, 31, 62, 63, 64, integer::MAX] {
             let mut out = Vec::new();
             encode_set_capacity(&mut out, number);
@@ -195,15 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_known_as_soon_as_they_come() {
+    fn lengths_are_decoded_before_the_strings_are_complete() {
         let mut out = Vec::new();
         encode_insert_literal(&mut out, b"\x00\x01", b"\x02");
-        let name = Literal {
+        let name = StringLiteral {
             huffman: false,
             start: 1,
             len: 2,
         };
-        let value = Literal {
+        let value = StringLiteral {
             huffman: false,
             start: 4,
             len: 1,

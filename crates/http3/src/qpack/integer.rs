@@ -4,19 +4,19 @@ use bytes::BufMut;
 
 use super::error::Reason;
 
-/// The largest integer read or written (RFC 9204 §4.1.1: 62 bits).
+/// The largest integer that is decoded or encoded (RFC 9204 §4.1.1: 62 bits).
 pub(super) const MAX: u64 = (1 << 62) - 1;
 
-/// The longest encoding of [`MAX`]: the prefix, and 62 bits in groups of 7.
+/// The length of the longest encoding of [`MAX`]: the prefix, and 62 bits in groups of 7.
 pub(super) const MAX_LEN: usize = 10;
 
-/// What a prefix of `bits` bits, eight at most, holds if all are set.
+/// The largest value of a prefix of `bits` bits, of which there are at most eight.
 #[inline]
 const fn full(bits: u32) -> u64 {
     !u64::MAX.wrapping_shl(bits)
 }
 
-/// Appends `value` with a prefix of `bits` bits, the bits above it from `first`.
+/// Appends `value` with a prefix of `bits` bits. The bits above the prefix come from `first`.
 pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, value: u64) {
     debug_assert!((1..=8).contains(&bits) && value <= MAX);
     let full = full(bits);
@@ -32,8 +32,8 @@ pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, value: u64) {
     out.put_u8(rest as u8);
 }
 
-/// Reads the integer whose prefix is the low `bits` bits of the byte at `at`,
-/// and where it ends.
+/// Decodes the integer whose prefix is the low `bits` bits of the byte at `at`, and returns where
+/// it ends.
 #[inline]
 #[expect(
     clippy::arithmetic_side_effects,
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_rfc_7541() {
+    fn rfc_7541_examples() {
         // C.1.1 to C.1.3
         for (bits, value, bytes) in [
             (5, 10, &[0b0_1010_u8][..]),
@@ -97,13 +97,13 @@ mod tests {
     }
 
     #[test]
-    fn the_bits_above_the_prefix_are_kept_and_ignored() {
+    fn bits_above_the_prefix_are_encoded_and_ignored_when_decoding() {
         assert_eq!(encoded(0xe0, 5, 10), [0xea]);
         assert_eq!(decode(&[0xea], 0, 5), Ok((10, 1)));
     }
 
     #[test]
-    fn sixty_two_bits_and_no_more() {
+    fn integers_above_62_bits_are_rejected() {
         for bits in 1..=8 {
             let longest = encoded(0, bits, MAX);
             assert_eq!(longest.len(), MAX_LEN);
@@ -118,10 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn endless_and_truncated() {
+    fn endless_integers_are_rejected_and_incomplete_ones_truncated() {
         assert_eq!(decode(&[0x1f; 64], 0, 5), Ok((0x1f + 0x1f, 2)));
         assert_eq!(decode(&[0xff; 64], 0, 5), Err(Reason::IntegerTooLarge));
-        // Zeros without end say nothing either.
+        // Endless zeros add nothing to the value, and are an error too.
         let zeros = [&[0xff_u8][..], &[0x80; 64]].concat();
         assert_eq!(decode(&zeros, 0, 8), Err(Reason::IntegerTooLarge));
         assert_eq!(decode(&[0xff; 5], 0, 5), Err(Reason::Truncated));
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bits in 1_u32..=8, value in 0..=MAX, shift in 0_u32..62, at in 0_usize..4) {
+        fn integers_round_trip(bits in 1_u32..=8, value in 0..=MAX, shift in 0_u32..62, at in 0_usize..4) {
             let value = value >> shift;
             let mut bytes = vec![0xaa; at];
             encode(&mut bytes, 0, bits, value);

@@ -4,21 +4,21 @@ use bytes::BufMut;
 
 use super::error::Reason;
 use super::integer;
-use super::string::{self, Literal};
+use super::string::{self, StringLiteral};
 
-/// What an index counts in.
+/// A reference to a table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reference {
     /// The static table.
     Static(u64),
-    /// The dynamic table, from the Base down.
+    /// The dynamic table, counted down from the Base.
     Relative(u64),
-    /// The dynamic table, from the Base up.
+    /// The dynamic table, counted up from the Base.
     PostBase(u64),
 }
 
 impl Reference {
-    /// How a section of this Base refers to the entry with `absolute` index.
+    /// Returns how a section with this Base refers to the entry with the absolute index `absolute`.
     pub(super) fn dynamic(absolute: u64, base: u64) -> Self {
         let below = base.checked_sub(absolute);
         match below.and_then(|below| below.checked_sub(1)) {
@@ -28,27 +28,27 @@ impl Reference {
     }
 }
 
-/// One representation; its strings are somewhere in the bytes it was read from.
+/// A field line representation. Its strings refer to the bytes it was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
-    /// Name and value from a table.
+pub(super) enum FieldLine {
+    /// Name and value are from a table.
     Indexed(Reference),
-    /// The name from a table.
+    /// Only the name is from a table.
     NamedValue {
         name: Reference,
-        value: Literal,
+        value: StringLiteral,
         sensitive: bool,
     },
-    /// Neither.
+    /// Neither is from a table.
     Literal {
-        name: Literal,
-        value: Literal,
+        name: StringLiteral,
+        value: StringLiteral,
         sensitive: bool,
     },
 }
 
-impl Line {
-    /// Reads the line at `at`, which is within `bytes`, and where it ends.
+impl FieldLine {
+    /// Decodes the field line at `at`, which is within `bytes`, and returns where it ends.
     pub(super) fn decode(bytes: &[u8], at: usize) -> Result<(Self, usize), Reason> {
         let first = *bytes.get(at).ok_or(Reason::Truncated)?;
         if first & 0x80 != 0 {
@@ -68,8 +68,8 @@ impl Line {
             };
             Self::named(bytes, at, name, first & 0x20 != 0)
         } else if first & 0x20 != 0 {
-            let name = Literal::head(bytes, at, 4)?;
-            let value = Literal::head(bytes, name.end(bytes)?, 8)?;
+            let name = StringLiteral::decode_header(bytes, at, 4)?;
+            let value = StringLiteral::decode_header(bytes, name.end(bytes)?, 8)?;
             let sensitive = first & 0x10 != 0;
             Ok((
                 Self::Literal {
@@ -94,7 +94,7 @@ impl Line {
         name: Reference,
         sensitive: bool,
     ) -> Result<(Self, usize), Reason> {
-        let value = Literal::head(bytes, at, 8)?;
+        let value = StringLiteral::decode_header(bytes, at, 8)?;
         Ok((
             Self::NamedValue {
                 name,
@@ -106,7 +106,7 @@ impl Line {
     }
 }
 
-/// Appends an Indexed Field Line (RFC 9204 §4.5.2, §4.5.3).
+/// Appends an Indexed Field FieldLine (RFC 9204 §4.5.2, §4.5.3).
 pub(super) fn encode_indexed(out: &mut impl BufMut, entry: Reference) {
     match entry {
         Reference::Static(index) => integer::encode(out, 0xc0, 6, index),
@@ -115,7 +115,7 @@ pub(super) fn encode_indexed(out: &mut impl BufMut, entry: Reference) {
     }
 }
 
-/// Appends a Literal Field Line with Name Reference (RFC 9204 §4.5.4, §4.5.5).
+/// Appends a Literal Field FieldLine with Name Reference (RFC 9204 §4.5.4, §4.5.5).
 pub(super) fn encode_named(out: &mut impl BufMut, name: Reference, value: &[u8], sensitive: bool) {
     let never = u8::from(sensitive);
     match name {
@@ -126,7 +126,7 @@ pub(super) fn encode_named(out: &mut impl BufMut, name: Reference, value: &[u8],
     string::encode(out, 0, 8, value);
 }
 
-/// Appends a Literal Field Line with Literal Name (RFC 9204 §4.5.6).
+/// Appends a Literal Field FieldLine with Literal Name (RFC 9204 §4.5.6).
 pub(super) fn encode_literal(out: &mut impl BufMut, name: &[u8], value: &[u8], sensitive: bool) {
     string::encode(out, 0x20 | u8::from(sensitive) << 4, 4, name);
     string::encode(out, 0, 8, value);
@@ -136,12 +136,12 @@ pub(super) fn encode_literal(out: &mut impl BufMut, name: &[u8], value: &[u8], s
 mod tests {
     use super::*;
 
-    fn line(bytes: &[u8]) -> Line {
-        let (line, end) = Line::decode(bytes, 0).unwrap();
+    fn line(bytes: &[u8]) -> FieldLine {
+        let (line, end) = FieldLine::decode(bytes, 0).unwrap();
         assert_eq!(end, bytes.len());
         for cut in 0..bytes.len() {
             assert_eq!(
-                Line::decode(&bytes[..cut], 0),
+                FieldLine::decode(&bytes[..cut], 0),
                 Err(Reason::Truncated),
                 "{cut}"
             );
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_comes_back() {
+    fn references_round_trip() {
         for index in [0, 1, 6, 7, 14, 15, 62, 63, 64, 1000, integer::MAX] {
             for reference in [
                 Reference::Static(index),
@@ -159,11 +159,11 @@ mod tests {
             ] {
                 let mut out = Vec::new();
                 encode_indexed(&mut out, reference);
-                assert_eq!(line(&out), Line::Indexed(reference));
+                assert_eq!(line(&out), FieldLine::Indexed(reference));
                 for never in [false, true] {
                     out.clear();
                     encode_named(&mut out, reference, b"\x00", never);
-                    let Line::NamedValue {
+                    let FieldLine::NamedValue {
                         name,
                         value,
                         sensitive,
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn literal_names_come_back() {
+    fn literal_names_round_trip() {
         for never in [false, true] {
             let mut out = Vec::new();
             encode_literal(&mut out, b"\x01\x02", b"\x03", never);
-            let Line::Literal {
+            let FieldLine::Literal {
                 name,
                 value,
                 sensitive,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_the_base() {
+    fn entries_on_both_sides_of_the_base_are_referenced() {
         assert_eq!(Reference::dynamic(3, 4), Reference::Relative(0));
         assert_eq!(Reference::dynamic(0, 4), Reference::Relative(3));
         assert_eq!(Reference::dynamic(4, 4), Reference::PostBase(0));

@@ -1,8 +1,8 @@
-//! QPACK: field compression for HTTP/3 (RFC 9204), with no I/O.
+//! QPACK: field compression for HTTP/3 (RFC 9204), without I/O.
 //!
-//! An [`Encoder`] turns fields into field sections and writes instructions for
-//! the peer's decoder; a [`Decoder`] does the reverse. Both keep a dynamic table
-//! of the same content, as far as instructions have come:
+//! An [`Encoder`] encodes fields to field sections, and writes instructions for the peer's decoder;
+//! a [`Decoder`] does the reverse. Both have a dynamic table with the same content, as far as the
+//! instructions have arrived:
 //!
 //! ```
 //! use clearway_http3::qpack::{Decoded, Decoder, Encoder, FieldRef};

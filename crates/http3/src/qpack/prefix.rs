@@ -10,27 +10,27 @@ use super::{field, integer};
 pub(super) struct Prefix {
     /// The insertions that must have come for the section to be decoded.
     pub(super) required: u64,
-    /// What indices are relative to.
+    /// The Base, to which indices are relative.
     pub(super) base: u64,
 }
 
-/// What an entry without a name and a value counts, bytes (RFC 9204 §3.2.1).
+/// The size of an entry with an empty name and value, in bytes (RFC 9204 §3.2.1).
 const SMALLEST_ENTRY: u64 = field::FIELD_OVERHEAD as u64;
 
-/// The most entries a table of `max_capacity` bytes can have (RFC 9204 §4.5.1.1).
+/// Returns how many entries a table of `max_capacity` bytes can have (RFC 9204 §4.5.1.1).
 pub(super) const fn max_entries(max_capacity: u64) -> u64 {
     max_capacity / SMALLEST_ENTRY
 }
 
 impl Prefix {
-    /// Appends the prefix; `max_capacity` is the decoder's setting.
+    /// Appends the encoded prefix. `max_capacity` is the decoder's setting.
     pub(super) fn encode(self, max_capacity: u64, out: &mut impl BufMut) {
         if self.required == 0 {
             out.put_slice(&[0, 0]);
             return;
         }
         let full_range = max_entries(max_capacity).saturating_mul(2);
-        // A table without room has no entry that could be required.
+        // A table that cannot have entries has none that could be required.
         let wrapped = self.required.checked_rem(full_range);
         integer::encode(
             out,
@@ -47,7 +47,7 @@ impl Prefix {
         }
     }
 
-    /// Puts the prefix in place of the two bytes at `begin`.
+    /// Replaces the two bytes at `begin` with the encoded prefix.
     pub(super) fn encode_over(self, begin: usize, max_capacity: u64, out: &mut Vec<u8>) {
         let mut bytes = [0; 2 * integer::MAX_LEN];
         let mut room = &mut bytes[..];
@@ -65,8 +65,8 @@ impl Prefix {
         }
     }
 
-    /// Reads the prefix and where it ends; `inserts` are those the decoder has
-    /// processed.
+    /// Decodes the prefix, and returns where it ends. `inserts` is the number of insertions that
+    /// the decoder has processed.
     pub(super) fn decode(
         bytes: &[u8],
         max_capacity: u64,
@@ -77,7 +77,7 @@ impl Prefix {
         let required = required(encoded, max_entries(max_capacity), inserts)?;
         let sign = bytes.get(at).ok_or(Reason::Truncated)?;
         let base = if sign & 0x80 == 0 {
-            // Of 63 bits at most.
+            // At most 63 bits.
             required.saturating_add(delta)
         } else {
             // RFC 9204 §4.5.1.2: a negative Base is invalid.
@@ -89,7 +89,7 @@ impl Prefix {
     }
 }
 
-/// Undoes the wrapping of the Required Insert Count (RFC 9204 §4.5.1.1).
+/// Decodes the wrapped Required Insert Count (RFC 9204 §4.5.1.1).
 fn required(encoded: u64, max_entries: u64, inserts: u64) -> Result<u64, Reason> {
     if encoded == 0 {
         return Ok(0);
@@ -105,14 +105,14 @@ fn required(encoded: u64, max_entries: u64, inserts: u64) -> Result<u64, Reason>
         .saturating_add(encoded)
         .saturating_sub(1);
     let required = if required > max_value {
-        // It wrapped one time fewer, if it can have.
+        // It wrapped once less, if that is possible.
         required
             .checked_sub(full_range)
             .ok_or(Reason::RequiredInsertCount)?
     } else {
         required
     };
-    // Zero is encoded as zero alone.
+    // Zero is only encoded as zero.
     if required == 0 {
         Err(Reason::RequiredInsertCount)
     } else {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_example_of_the_section() {
+    fn rfc_9204_example() {
         // RFC 9204 §4.5.1.1: 100 bytes, 10 inserts, 4 on the wire.
         assert_eq!(required(4, max_entries(100), 10), Ok(9));
         // §4.5.1.2: Required Insert Count 9, Sign 1 and Delta Base 2: Base 6.
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_prefix_moves_the_lines() {
+    fn longer_prefix_moves_the_field_lines() {
         for (required, base) in [(0, 0), (3, 3), (300, 3), (300, 1000), (100_000, 0)] {
             let prefix = Prefix { required, base };
             let mut out = b"before??lines".to_vec();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_nobody_encodes() {
+    fn impossible_required_insert_counts_are_rejected() {
         // Above the full range; anything without a table.
         assert_eq!(required(7, 3, 10), Err(Reason::RequiredInsertCount));
         assert_eq!(required(1, 0, 0), Err(Reason::RequiredInsertCount));
@@ -162,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_base() {
-        // Required Insert Count 2: Delta Base 1 is Base 0, 2 is none.
+    fn negative_base_is_rejected() {
+        // Required Insert Count 2: Delta Base 1 means Base 0, and 2 a negative one.
         assert_eq!(Prefix::decode(&[3, 0x81], 100, 2).unwrap().0.base, 0);
         assert_eq!(
             Prefix::decode(&[3, 0x82], 100, 2),
@@ -178,10 +178,10 @@ mod tests {
     }
 
     proptest! {
-        /// Any count within reach of the decoder's comes back, whatever has
+        /// Any count within MaxEntries of the decoder's count round-trips, however often it has
         /// wrapped.
         #[test]
-        fn what_is_written_is_read(
+        fn prefix_round_trips(
             max_capacity in 32_u64..10_000,
             inserts in 0_u64..1_000_000,
             ahead in -300_i64..=300,

@@ -1,52 +1,52 @@
-//! An encoded field section on its way to fields (RFC 9204 §4.5).
+//! Decoding of field sections (RFC 9204 §4.5).
 
 use bytes::{Bytes, BytesMut};
 
 use super::dynamic_table::{DynamicTable, Entry};
 use super::error::Reason;
 use super::field::{FIELD_OVERHEAD, Field};
-use super::line::{Line, Reference};
+use super::line::{FieldLine, Reference};
 use super::prefix::Prefix;
-use super::string::Literal;
+use super::string::StringLiteral;
 use super::{huffman, static_table};
 
-/// Fields a list has room for from the start.
-const USUAL_FIELDS: usize = 16;
+/// The initial capacity of a list of fields.
+const INITIAL_FIELDS: usize = 16;
 
-/// A section whose prefix was read.
+/// An encoded field section whose prefix was decoded.
 #[derive(Debug)]
-pub(super) struct Section {
+pub(super) struct EncodedSection {
     pub(super) bytes: Bytes,
     pub(super) prefix: Prefix,
     /// Where the prefix ends.
     pub(super) lines_at: usize,
 }
 
-impl Section {
-    /// Its fields, or `None` if they are larger than `max_size` (RFC 9114
-    /// §4.2.2). All references are checked either way.
+impl EncodedSection {
+    /// Decodes the fields. Returns `None` if they exceed `max_size` bytes (RFC 9114 §4.2.2). All
+    /// references are checked either way.
     pub(super) fn read(
         &self,
         table: &DynamicTable<()>,
         max_size: u64,
     ) -> Result<Option<Vec<Field>>, Reason> {
-        let mut reader = Reader {
+        let mut reader = SectionReader {
             section: self,
             table,
             left: usize::try_from(max_size).unwrap_or(usize::MAX),
-            texts: BytesMut::new(),
+            strings: BytesMut::new(),
         };
-        // A line has a byte at least.
+        // A field line has at least one byte.
         let lines = self.bytes.len().saturating_sub(self.lines_at);
-        let mut fields = Some(Vec::with_capacity(lines.min(USUAL_FIELDS)));
+        let mut fields = Some(Vec::with_capacity(lines.min(INITIAL_FIELDS)));
         let mut at = self.lines_at;
         while at < self.bytes.len() {
-            let (line, end) = Line::decode(&self.bytes, at)?;
+            let (line, end) = FieldLine::decode(&self.bytes, at)?;
             at = end;
             match &mut fields {
                 Some(list) => match reader.field(line, at)? {
                     Some(field) => list.push(field),
-                    // Nothing is gathered from here on.
+                    // From here on, lines are only checked.
                     None => fields = None,
                 },
                 None => reader.check(line)?,
@@ -56,24 +56,24 @@ impl Section {
     }
 }
 
-struct Reader<'a> {
-    section: &'a Section,
+struct SectionReader<'a> {
+    section: &'a EncodedSection,
     table: &'a DynamicTable<()>,
-    /// What more the fields may count.
+    /// How many more bytes the fields may count.
     left: usize,
-    /// Room for texts that were Huffman coded, one piece of memory for all.
-    texts: BytesMut,
+    /// Memory for Huffman-coded strings, one allocation for all.
+    strings: BytesMut,
 }
 
-impl Reader<'_> {
-    /// The field of a line, or `None` if it does not fit the limit; then no
-    /// memory was taken for it.
-    fn field(&mut self, line: Line, end: usize) -> Result<Option<Field>, Reason> {
+impl SectionReader<'_> {
+    /// Decodes the field of a line. Returns `None`, without allocating for it, if it exceeds the
+    /// limit.
+    fn field(&mut self, line: FieldLine, end: usize) -> Result<Option<Field>, Reason> {
         let field = match line {
-            Line::Indexed(Reference::Static(index)) => {
+            FieldLine::Indexed(Reference::Static(index)) => {
                 static_table::get(index).ok_or(Reason::StaticIndex)?
             }
-            Line::Indexed(reference @ (Reference::Relative(_) | Reference::PostBase(_))) => {
+            FieldLine::Indexed(reference @ (Reference::Relative(_) | Reference::PostBase(_))) => {
                 let entry = self.entry(reference)?;
                 Field {
                     name: entry.name.clone(),
@@ -81,7 +81,7 @@ impl Reader<'_> {
                     sensitive: false,
                 }
             }
-            Line::NamedValue {
+            FieldLine::NamedValue {
                 name,
                 value,
                 sensitive,
@@ -96,7 +96,7 @@ impl Reader<'_> {
                     sensitive,
                 }
             }
-            Line::Literal {
+            FieldLine::Literal {
                 name,
                 value,
                 sensitive,
@@ -124,11 +124,13 @@ impl Reader<'_> {
         }
     }
 
-    /// The same checks of the table, without a field.
-    fn check(&self, line: Line) -> Result<(), Reason> {
+    /// Checks the references of a line without decoding the field.
+    fn check(&self, line: FieldLine) -> Result<(), Reason> {
         match line {
-            Line::Indexed(name) | Line::NamedValue { name, .. } => self.name(name).map(|_| ()),
-            Line::Literal { .. } => Ok(()),
+            FieldLine::Indexed(name) | FieldLine::NamedValue { name, .. } => {
+                self.name(name).map(|_| ())
+            }
+            FieldLine::Literal { .. } => Ok(()),
         }
     }
 
@@ -141,7 +143,8 @@ impl Reader<'_> {
         }
     }
 
-    /// RFC 9204 §2.2.3: an entry that is there, below the Required Insert Count.
+    /// Returns the entry that a reference means, which must exist and be below the Required Insert
+    /// Count (RFC 9204 §2.2.3).
     fn entry(&self, reference: Reference) -> Result<&Entry<()>, Reason> {
         let Prefix { required, base } = self.section.prefix;
         let absolute = match reference {
@@ -158,9 +161,14 @@ impl Reader<'_> {
         self.table.get(absolute).ok_or(Reason::DynamicIndex)
     }
 
-    /// A text of a field that has `name` bytes besides, or `None` if it is past
-    /// the limit.
-    fn text(&mut self, literal: Literal, name: usize, end: usize) -> Result<Option<Bytes>, Reason> {
+    /// Decodes a string of a field whose name has `name` bytes. Returns `None` if it exceeds the
+    /// limit.
+    fn text(
+        &mut self,
+        literal: StringLiteral,
+        name: usize,
+        end: usize,
+    ) -> Result<Option<Bytes>, Reason> {
         let Some(limit) = self.left.checked_sub(name.saturating_add(FIELD_OVERHEAD)) else {
             return Ok(None);
         };
@@ -169,14 +177,14 @@ impl Reader<'_> {
             let range = literal.range(bytes)?;
             return Ok((literal.len <= limit).then(|| bytes.slice(range)));
         }
-        if self.texts.capacity() == 0 {
-            // For this one and all that can follow.
+        if self.strings.capacity() == 0 {
+            // For this string and all that can follow.
             let follows = bytes.len().saturating_sub(end);
             let coded = literal.len.saturating_add(follows);
             let text = huffman::decoded_len(coded).1.min(limit);
-            self.texts.reserve(text.saturating_add(2));
+            self.strings.reserve(text.saturating_add(2));
         }
-        let whole = literal.append(bytes, limit, &mut self.texts)?;
-        Ok(whole.then(|| self.texts.split().freeze()))
+        let whole = literal.decode_into(bytes, limit, &mut self.strings)?;
+        Ok(whole.then(|| self.strings.split().freeze()))
     }
 }

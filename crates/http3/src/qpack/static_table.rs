@@ -113,18 +113,18 @@ const ENTRIES_CONST: [(&str, &str); LEN] = [
     ("x-frame-options", "sameorigin"),
 ];
 
-/// What the static table knows of a field.
+/// The result of a lookup in the static table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// The entry with this index is the field.
+    /// The entry with this index has the name and the value.
     Field(u8),
-    /// The entry with this index has its name; the smallest such index.
+    /// The first entry with this name, by its index.
     Name(u8),
-    /// Nothing.
+    /// No entry has the name.
     None,
 }
 
-/// The entry with `index`, or nothing past the end.
+/// Returns the entry with `index`, or `None` if there is no such entry.
 pub(super) fn get(index: u64) -> Option<Field> {
     let &(name, value) = ENTRIES.get(usize::try_from(index).ok()?)?;
     Some(Field {
@@ -134,13 +134,13 @@ pub(super) fn get(index: u64) -> Option<Field> {
     })
 }
 
-/// The name of the entry with `index`.
+/// Returns the name of the entry with `index`.
 pub(super) fn name(index: u64) -> Option<Bytes> {
     let &(name, _) = ENTRIES.get(usize::try_from(index).ok()?)?;
     Some(Bytes::from_static(name.as_bytes()))
 }
 
-/// Looks a field up: one name is compared, and the values it has.
+/// Finds a field: compares one name, and the values that it has.
 pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
     let Some(slot) = slot(name) else {
         return Match::None;
@@ -162,8 +162,8 @@ pub(super) fn find(name: &[u8], value: &[u8]) -> Match {
 /// Slots of the perfect hash over the 52 names.
 const SLOTS: usize = 128;
 
-/// Where a name would stand. The factors were searched for so that no two names
-/// of the table meet; compiling fails if they do.
+/// Returns the slot of a name. The factors were chosen so that no two names of the table collide,
+/// which is checked at compile time.
 const fn slot(name: &[u8]) -> Option<usize> {
     // The shortest name in the table has three bytes.
     let ([first, ..], [.., third_last, _, last]) = (name, name) else {
@@ -176,25 +176,25 @@ const fn slot(name: &[u8]) -> Option<usize> {
     Some(hash % SLOTS)
 }
 
-/// The indices of one name: a stretch of [`Names::members`].
+/// The indices of one name: a range of [`Names::members`].
 #[derive(Clone, Copy)]
-struct Group {
+struct IndexRange {
     start: u8,
     end: u8,
 }
 
 struct Names {
-    slots: [Group; SLOTS],
-    /// All indices, those of one name together and in order.
+    slots: [IndexRange; SLOTS],
+    /// All indices, grouped by name and in order.
     members: [u8; LEN],
 }
 
 impl Names {
-    /// The indices of the name in this slot; none in one that is empty.
+    /// Returns the indices of the name in this slot, or an empty slice.
     fn members_in(&self, slot: usize) -> &[u8] {
-        let group = self.slots.get(slot);
-        group
-            .and_then(|group| self.members.get(group.start.into()..group.end.into()))
+        let range = self.slots.get(slot);
+        range
+            .and_then(|range| self.members.get(range.start.into()..range.end.into()))
             .unwrap_or_default()
     }
 }
@@ -209,7 +209,7 @@ static NAMES: Names = names();
 )]
 const fn names() -> Names {
     let mut names = Names {
-        slots: [Group { start: 0, end: 0 }; SLOTS],
+        slots: [IndexRange { start: 0, end: 0 }; SLOTS],
         members: [0; LEN],
     };
     let (mut placed, mut index) = (0, 0);
@@ -229,7 +229,7 @@ const fn names() -> Names {
                 }
                 other += 1;
             }
-            names.slots[slot] = Group {
+            names.slots[slot] = IndexRange {
                 start: start as u8,
                 end: placed as u8,
             };
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_is_found_where_it_is() {
+    fn every_entry_is_found_at_its_index() {
         for (index, (name, value)) in ENTRIES.iter().enumerate() {
             let (name, value) = (name.as_bytes(), value.as_bytes());
             assert_eq!(find(name, value), Match::Field(index as u8), "{index}");
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_alone_is_its_first_entry() {
+    fn name_alone_finds_its_first_entry() {
         for (index, (name, _)) in ENTRIES.iter().enumerate() {
             let first = ENTRIES.iter().position(|(other, _)| other == name).unwrap();
             assert!(first <= index);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn near_misses_are_none() {
+    fn similar_names_are_not_found() {
         for (name, _) in &ENTRIES {
             let mut near = name.as_bytes().to_vec();
             near[1] ^= 0x20;
@@ -313,10 +313,10 @@ mod tests {
         }
     }
 
-    /// The table read against Appendix A at its ends and its oddities: values
-    /// that look alike, a name in two places, upper case.
+    /// Compares the table with Appendix A at its ends and at its peculiarities: similar values, a
+    /// name in two places, upper case.
     #[test]
-    fn entries_as_in_appendix_a() {
+    fn entries_match_rfc_9204_appendix_a() {
         for (index, name, value) in [
             (0, ":authority", ""),
             (1, ":path", "/"),

@@ -7,8 +7,8 @@ use bytes::{BufMut, BytesMut};
 use super::error::Reason;
 use super::{huffman, integer};
 
-/// Appends a string literal with a `bits`-bit prefix, the bits above it from
-/// `first`; with the Huffman code where that is shorter.
+/// Appends a string literal with a prefix of `bits` bits, Huffman coded where that is shorter. The
+/// bits above the prefix come from `first`.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "prefixes have four to eight bits"
@@ -25,25 +25,24 @@ pub(super) fn encode(out: &mut impl BufMut, first: u8, bits: u32, text: &[u8]) {
     }
 }
 
-/// A string literal whose length is known: where its bytes are, which need not
-/// have come yet.
+/// A string literal of known length: where its bytes are, which need not have arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Literal {
-    /// With the Huffman code.
+pub(super) struct StringLiteral {
+    /// Whether it is Huffman coded.
     pub(super) huffman: bool,
     /// Where its bytes begin.
     pub(super) start: usize,
-    /// How many there are.
+    /// The number of bytes.
     pub(super) len: usize,
 }
 
-impl Literal {
-    /// Reads the head of the `bits`-bit prefix string literal at `at`.
+impl StringLiteral {
+    /// Decodes the header, with a prefix of `bits` bits, of the string literal at `at`.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "prefixes have four to eight bits"
     )]
-    pub(super) fn head(bytes: &[u8], at: usize, bits: u32) -> Result<Self, Reason> {
+    pub(super) fn decode_header(bytes: &[u8], at: usize, bits: u32) -> Result<Self, Reason> {
         let &first = bytes.get(at).ok_or(Reason::Truncated)?;
         let (len, start) = integer::decode(bytes, at, bits - 1)?;
         let huffman = first & 1 << (bits - 1) != 0;
@@ -55,15 +54,15 @@ impl Literal {
         })
     }
 
-    /// Where it ends, if that is within `bytes`.
+    /// Returns where the literal ends, if that is within `bytes`.
     pub(super) fn end(self, bytes: &[u8]) -> Result<usize, Reason> {
         let end = self.start.checked_add(self.len);
         end.filter(|&end| end <= bytes.len())
             .ok_or(Reason::Truncated)
     }
 
-    /// The fewest bytes the text can have.
-    pub(super) fn min_text(self) -> usize {
+    /// Returns the minimum length of the decoded string.
+    pub(super) fn min_decoded_len(self) -> usize {
         if self.huffman {
             huffman::decoded_len(self.len).0
         } else {
@@ -71,19 +70,19 @@ impl Literal {
         }
     }
 
-    /// Where it is, if all of it is within `bytes`.
+    /// Returns the range of the literal, if all of it is within `bytes`.
     pub(super) fn range(self, bytes: &[u8]) -> Result<Range<usize>, Reason> {
         Ok(self.start..self.end(bytes)?)
     }
 
-    /// Its bytes as sent, if all of them have come.
+    /// Returns the encoded bytes, if all of them have arrived.
     pub(super) fn raw(self, bytes: &[u8]) -> Result<&[u8], Reason> {
         bytes.get(self.range(bytes)?).ok_or(Reason::Truncated)
     }
 
-    /// Appends the text to `out` unless it is longer than `limit`: then nothing
-    /// is appended, and `false`.
-    pub(super) fn append(
+    /// Appends the decoded string to `out`. Returns `false`, and appends nothing, if it is longer
+    /// than `limit`.
+    pub(super) fn decode_into(
         self,
         bytes: &[u8],
         limit: usize,
@@ -107,8 +106,8 @@ impl Literal {
         let room = out.get_mut(start..).unwrap_or_default();
         let outcome = huffman::decode(raw, room);
         let (written, whole) = match outcome {
-            Ok(huffman::Outcome::Whole(written)) => (written, Ok(true)),
-            Ok(huffman::Outcome::TooLong) => (0, Ok(false)),
+            Ok(huffman::DecodeOutcome::Complete(written)) => (written, Ok(true)),
+            Ok(huffman::DecodeOutcome::TooLong) => (0, Ok(false)),
             Err(reason) => (0, Err(reason)),
         };
         out.truncate(start.saturating_add(written));
@@ -123,10 +122,10 @@ mod tests {
     use super::*;
 
     fn text(bytes: &[u8], bits: u32, limit: usize) -> Result<Option<BytesMut>, Reason> {
-        let literal = Literal::head(bytes, 0, bits)?;
+        let literal = StringLiteral::decode_header(bytes, 0, bits)?;
         literal.end(bytes)?;
         let mut out = BytesMut::from(&b"before"[..]);
-        let whole = literal.append(bytes, limit, &mut out)?;
+        let whole = literal.decode_into(bytes, limit, &mut out)?;
         let text = out.split_off(6);
         assert_eq!(&out[..], b"before");
         assert!(whole || text.is_empty());
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_of_both_is_written() {
+    fn huffman_code_is_used_only_if_shorter() {
         let mut out = Vec::new();
         encode(&mut out, 0x40, 6, b"custom-key");
         assert_eq!(out[0], 0x40 | 0x20 | 8, "8 bytes with the Huffman code");
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_anywhere() {
+    fn incomplete_literal_is_truncated() {
         let mut out = Vec::new();
         encode(&mut out, 0, 4, b"a text of some length, to be coded");
         for cut in 0..out.len() {
@@ -157,17 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn a_length_past_the_address_space_is_truncated() {
+    fn length_beyond_the_address_space_is_truncated() {
         let mut out = Vec::new();
         integer::encode(&mut out, 0, 7, integer::MAX);
-        let literal = Literal::head(&out, 0, 8).unwrap();
+        let literal = StringLiteral::decode_header(&out, 0, 8).unwrap();
         assert_eq!(literal.end(&out), Err(Reason::Truncated));
-        assert_eq!(literal.min_text() as u64, integer::MAX);
+        assert_eq!(literal.min_decoded_len() as u64, integer::MAX);
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn string_literals_round_trip(
             what in proptest::collection::vec(any::<u8>(), 0..80),
             bits in 2_u32..=8,
             limit in 0_usize..90,

@@ -25,7 +25,7 @@ fn reason<T>(result: Result<T>) -> Option<&'static str> {
 }
 
 #[test]
-fn good_requests_pass() {
+fn valid_requests_are_accepted() {
     let good: &[&[(&str, &str)]] = &[
         &GET,
         &[
@@ -60,38 +60,44 @@ fn good_requests_pass() {
 }
 
 #[test]
-fn pseudo_headers_of_requests() {
+fn missing_duplicate_late_and_undefined_pseudo_headers_are_rejected() {
     let without = |name: &str| {
         let rest: Vec<_> = GET.iter().copied().filter(|f| f.0 != name).collect();
         reason(request(section(&rest)))
     };
-    assert_eq!(without(":method"), Some("no method, or not a token"));
-    assert_eq!(without(":scheme"), Some("no :scheme"));
-    assert_eq!(without(":path"), Some("no :path"));
-    assert_eq!(without(":authority"), Some("neither :authority nor host"));
+    assert_eq!(
+        without(":method"),
+        Some("missing or invalid :method (expected a token)")
+    );
+    assert_eq!(without(":scheme"), Some("missing :scheme"));
+    assert_eq!(without(":path"), Some("missing :path"));
+    assert_eq!(
+        without(":authority"),
+        Some("missing :authority or host field")
+    );
     for (name, value) in GET {
         let twice = [&[(name, value)], &GET[..]].concat();
         assert_eq!(
             reason(request(section(&twice))),
-            Some("a pseudo-header field comes twice")
+            Some("duplicate pseudo-header field")
         );
         let late = get_with(&[("x", "y"), (name, value)]);
         assert_eq!(
             reason(request(late)),
-            Some("a pseudo-header field out of place")
+            Some("pseudo-header field after a regular field or in a trailer section")
         );
     }
     for unknown in [":status", ":foo", ":", ":Method"] {
         let fields = [&[(unknown, "200")], &GET[..]].concat();
         assert_eq!(
             reason(request(section(&fields))),
-            Some("an undefined pseudo-header field in a request")
+            Some("undefined pseudo-header field in a request")
         );
     }
 }
 
 #[test]
-fn values_of_pseudo_headers() {
+fn invalid_pseudo_header_values_are_rejected() {
     let with = |name: &str, value: &'static str| {
         let fields: Vec<_> = GET
             .iter()
@@ -122,7 +128,7 @@ fn values_of_pseudo_headers() {
 }
 
 #[test]
-fn authority_and_host() {
+fn host_that_differs_from_authority_is_rejected() {
     let host = |more: &[(&'static str, &'static str)]| reason(request(get_with(more)));
     assert_eq!(host(&[("host", "a.example")]), None);
     assert!(host(&[("host", "b.example")]).is_some());
@@ -131,7 +137,7 @@ fn authority_and_host() {
 }
 
 #[test]
-fn connect_has_a_form_of_its_own() {
+fn connect_requires_authority_and_excludes_scheme_and_path() {
     let connect = |more: &[(&'static str, &'static str)]| {
         reason(request(section(
             &[&[(":method", "CONNECT")], more].concat(),
@@ -145,12 +151,12 @@ fn connect_has_a_form_of_its_own() {
     let get = [&[(":protocol", "websocket")], &GET[..]].concat();
     assert_eq!(
         reason(request(section(&get))),
-        Some(":protocol without CONNECT")
+        Some(":protocol is only allowed with CONNECT")
     );
 }
 
 #[test]
-fn fields_of_the_connection_and_odd_characters() {
+fn connection_specific_fields_and_invalid_characters_are_rejected() {
     for (name, value) in [
         ("connection", "close"),
         ("keep-alive", "5"),
@@ -184,7 +190,7 @@ fn fields_of_the_connection_and_odd_characters() {
 }
 
 #[test]
-fn status_codes() {
+fn only_three_digit_status_codes_are_accepted() {
     let status = |value: &'static str| response(section(&[(":status", value)])).map(|r| r.status);
     for good in ["100", "103", "200", "599", "999"] {
         assert_eq!(status(good), Ok(good.parse().unwrap()));
@@ -199,7 +205,7 @@ fn status_codes() {
 }
 
 #[test]
-fn trailers_have_no_control_data() {
+fn pseudo_headers_and_framing_fields_are_rejected_in_trailers() {
     for (name, value) in [
         (":status", "200"),
         (":path", "/"),
@@ -212,7 +218,7 @@ fn trailers_have_no_control_data() {
 }
 
 #[test]
-fn lengths() {
+fn invalid_or_conflicting_content_length_is_rejected() {
     let length = |values: &[&'static str]| {
         let fields: Vec<_> = values.iter().map(|v| field("content-length", *v)).collect();
         content_length(&fields)
@@ -236,10 +242,10 @@ fn lengths() {
 }
 
 proptest! {
-    /// Whatever passes has neither line breaks nor blanks where HTTP/1.1 would
-    /// read them as structure.
+    /// A request that passes has neither line breaks nor spaces where HTTP/1.1 would read them as
+    /// structure.
     #[test]
-    fn what_passes_can_be_written_as_http1(
+    fn accepted_request_can_be_written_as_http1(
         name in proptest::collection::vec(any::<u8>(), 0..6),
         value in proptest::collection::vec(any::<u8>(), 0..6),
         path in proptest::collection::vec(any::<u8>(), 0..6),

@@ -1,28 +1,26 @@
-//! Where connection IDs come from: random ones, and random ones that a shard
-//! recognises as its own.
+//! Generators of connection IDs: random ones, and random ones that belong to one shard.
 
 use crate::cid::id::{ConnectionId, MAX_CID_LEN};
 use crate::rng::Rng;
 
-/// Length of our connection IDs unless configured: 64 random bits make a
-/// collision between two million connections a matter of one in ten million.
+/// Default length of our connection IDs in bytes. With 64 random bits, the probability of a
+/// collision among two million connections is one in ten million.
 pub const DEFAULT_CID_LEN: usize = 8;
 
 /// Bytes of a connection ID that decide the shard.
 pub const SHARD_PREFIX_LEN: usize = 8;
 
-/// Makes the connection IDs of one endpoint.
+/// Generates the connection IDs of one endpoint.
 ///
-/// All of one generator have one length, because a short header does not say
-/// how long its connection ID is (RFC 9000 §17.3.1). An encoding that a load
-/// balancer reads (QUIC-LB) is another implementation, and [`ShardGenerator`]
-/// wraps it as it wraps any.
+/// All connection IDs of a generator have the same length, because a short header does not
+/// contain the length (RFC 9000 §17.3.1). An encoding for a load balancer (QUIC-LB) is an
+/// implementation of this trait, which [`ShardGenerator`] can wrap.
 pub trait CidGenerator: core::fmt::Debug + Send {
-    /// A connection ID of [`CidGenerator::cid_len`] bytes that was not made
-    /// before (but for the odds).
+    /// Returns a new connection ID of [`CidGenerator::cid_len`] bytes. It should be unique; a
+    /// random one is.
     fn generate(&mut self, rng: &mut Rng) -> ConnectionId;
 
-    /// Length in bytes of every connection ID, 0 to 20.
+    /// Returns the length of every connection ID in bytes, 0 to 20.
     fn cid_len(&self) -> usize;
 }
 
@@ -36,14 +34,14 @@ impl CidGenerator for Box<dyn CidGenerator> {
     }
 }
 
-/// Nothing but random bytes.
+/// Generates random connection IDs.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomGenerator {
     len: usize,
 }
 
 impl RandomGenerator {
-    /// Connection IDs of `len` bytes, at most 20.
+    /// Creates a generator of connection IDs of `len` bytes, at most 20.
     #[must_use]
     pub fn new(len: usize) -> Self {
         Self {
@@ -71,11 +69,11 @@ impl CidGenerator for RandomGenerator {
     }
 }
 
-/// The key of the mix, secret so that an observer cannot tell which connection
-/// IDs belong to one shard (RFC 9000 §5.1).
+/// The key of the hash that assigns connection IDs to shards. It is secret, so that an observer
+/// cannot tell which connection IDs belong to one shard (RFC 9000 §5.1).
 ///
-/// The mix is made of what classic BPF offers, so that the kernel can compute
-/// it before a datagram is queued: big-endian 32-bit loads and arithmetic on 32
+/// The hash uses only operations of classic BPF, so that the kernel can compute it before a
+/// datagram is queued: big-endian 32-bit loads and arithmetic on 32
 /// bits. With `[c]` the offset of the connection ID in the datagram (1 in a
 /// short header, 6 in a long one), `X` the index register and `M` the scratch
 /// memory:
@@ -89,24 +87,23 @@ impl CidGenerator for RandomGenerator {
 /// mod #shards   ret a
 /// ```
 ///
-/// Sockets steer by the same rule; the vectors in the tests hold for both.
+/// The sockets steer by the same hash; the test vectors hold for both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ShardKey {
-    /// Mixed in with the first 32-bit word.
+    /// The key of the first 32-bit word.
     pub k0: u32,
-    /// Mixed in with the second.
+    /// The key of the second 32-bit word.
     pub k1: u32,
 }
 
-/// 2³² over the golden ratio, made prime: odd, so that multiplying loses
-/// nothing, and without a pattern, so that every bit reaches the ones folded
-/// down.
+/// A prime near 2³² divided by the golden ratio. It is odd, so that multiplication loses no
+/// information, and has no pattern, so that every bit reaches the high ones.
 const M1: u32 = 0x9e37_79b1;
-/// A second one unlike the first.
+/// A second, independent multiplier.
 const M2: u32 = 0x85eb_ca77;
 
 impl ShardKey {
-    /// Draws a key.
+    /// Creates a random key.
     pub fn new(rng: &mut Rng) -> Self {
         Self {
             k0: rng.u64() as u32,
@@ -114,8 +111,8 @@ impl ShardKey {
         }
     }
 
-    /// The keyed mix of the first eight bytes; a shorter connection ID counts
-    /// as if zeros followed.
+    /// Returns the keyed hash of the first eight bytes. A shorter connection ID is padded with
+    /// zeros.
     #[must_use]
     #[inline]
     pub fn mix(&self, cid: &[u8]) -> u32 {
@@ -142,16 +139,16 @@ impl core::fmt::Debug for ShardKey {
     }
 }
 
-/// The shard of `shards` that a datagram with this destination connection ID
-/// belongs to. One rule for ours and for those a client chose.
+/// Returns which of `shards` a datagram with this destination connection ID belongs to. The rule
+/// is the same for our connection IDs and for those that a client chose.
 #[must_use]
 #[inline]
 pub fn shard_of(cid: &[u8], key: &ShardKey, shards: u32) -> u32 {
     key.mix(cid).checked_rem(shards).unwrap_or(0)
 }
 
-/// Connection IDs that steer to one shard: draws from another generator until
-/// the mix is this shard's. About `shards` draws each; no byte shows a shard.
+/// Generates connection IDs that belong to one shard, by drawing from another generator until the
+/// hash fits. This takes about `shards` draws each, and no byte reveals the shard.
 #[derive(Debug)]
 pub struct ShardGenerator<G = RandomGenerator> {
     inner: G,
@@ -161,9 +158,9 @@ pub struct ShardGenerator<G = RandomGenerator> {
 }
 
 impl<G: CidGenerator> ShardGenerator<G> {
-    /// Connection IDs of `inner` for the shard numbered `shard`, below
-    /// `shards`. `None` if the number is too high or the connection IDs are
-    /// shorter than the mix reads.
+    /// Creates a generator for the shard number `shard`, which must be below `shards`. Returns
+    /// `None` if it is not, or if the connection IDs of `inner` are shorter than
+    /// [`SHARD_PREFIX_LEN`].
     #[must_use]
     pub fn new(inner: G, key: ShardKey, shards: u32, shard: u32) -> Option<Self> {
         (shard < shards && inner.cid_len() >= SHARD_PREFIX_LEN).then_some(Self {
@@ -177,8 +174,8 @@ impl<G: CidGenerator> ShardGenerator<G> {
 
 impl<G: CidGenerator> CidGenerator for ShardGenerator<G> {
     fn generate(&mut self, rng: &mut Rng) -> ConnectionId {
-        // Failing this often (e^-64) means that the inner generator does not
-        // vary its first bytes. Steering is a hint, so a stray is served too.
+        // If this fails (probability e^-64), the inner generator does not vary its first bytes.
+        // Steering is a hint, so a connection ID of another shard works too.
         let attempts = u64::from(self.shards) * 64;
         let mut cid = self.inner.generate(rng);
         for _ in 0..attempts {
@@ -248,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_bpf_computes_the_same_shard() {
+    fn classic_bpf_program_computes_same_shard() {
         let mut rng = Rng::from_seed([2; 32]);
         for shards in [1, 2, 3, 16, 61] {
             let key = ShardKey::new(&mut rng);
@@ -268,9 +265,9 @@ mod tests {
         }
     }
 
-    /// What the sockets' steering documents; worked out apart from this code.
+    /// The vectors that the steering of sockets documents, computed independently of this code.
     #[test]
-    fn the_mix_is_the_one_that_sockets_steer_by() {
+    fn shard_hash_matches_socket_steering_vectors() {
         let key = ShardKey {
             k0: 0x0123_4567,
             k1: 0x89ab_cdef,
@@ -284,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cid_steers_to_its_shard() {
+    fn generated_cids_steer_to_their_shard() {
         let mut rng = Rng::from_seed([4; 32]);
         let key = ShardKey::new(&mut rng);
         for shard in 0..8 {
@@ -300,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_share_random_cids_evenly() {
+    fn random_cids_are_spread_evenly_over_shards() {
         let mut rng = Rng::from_seed([5; 32]);
         let key = ShardKey::new(&mut rng);
         let mut seen = [0_u32; 6];
@@ -314,7 +311,7 @@ mod tests {
 
     /// A client that counts upwards must not fill one shard.
     #[test]
-    fn counting_cids_spread_over_shards() {
+    fn sequential_cids_are_spread_over_shards() {
         let mut rng = Rng::from_seed([6; 32]);
         for place in [0, 32] {
             let key = ShardKey::new(&mut rng);
@@ -328,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_is_another_assignment() {
+    fn different_key_assigns_different_shards() {
         let mut rng = Rng::from_seed([7; 32]);
         let (a, b) = (ShardKey::new(&mut rng), ShardKey::new(&mut rng));
         let moved = (0..1_000)
@@ -341,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_shards_are_refused() {
+    fn shard_out_of_range_and_short_cid_are_rejected() {
         let key = ShardKey::new(&mut Rng::from_seed([8; 32]));
         assert!(ShardGenerator::new(RandomGenerator::default(), key, 4, 4).is_none());
         assert!(ShardGenerator::new(RandomGenerator::new(7), key, 4, 0).is_none());
@@ -351,7 +348,7 @@ mod tests {
 
     /// A generator stuck on one value must not hang the endpoint.
     #[test]
-    fn a_stuck_generator_still_answers() {
+    fn generator_of_a_constant_cid_does_not_hang() {
         #[derive(Debug)]
         struct Stuck;
         impl CidGenerator for Stuck {

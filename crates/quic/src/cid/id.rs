@@ -1,4 +1,4 @@
-//! A connection ID and a stateless reset token as values.
+//! Connection IDs and stateless reset tokens.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -21,7 +21,7 @@ impl ConnectionId {
         bytes: [0; MAX_CID_LEN],
     };
 
-    /// From bytes; `None` if there are more than 20.
+    /// Creates a connection ID from bytes. Returns `None` if there are more than 20.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let mut cid = Self::EMPTY;
@@ -80,7 +80,7 @@ impl PartialEq for ResetToken {
 impl Eq for ResetToken {}
 
 impl fmt::Debug for ResetToken {
-    /// The token is a secret: never shown.
+    /// Does not print the token, which is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ResetToken(..)")
     }

@@ -1,4 +1,4 @@
-//! Connection IDs that we issued: what the peer may send to.
+//! The connection IDs that we issue and the peer sends to.
 
 use std::collections::VecDeque;
 
@@ -8,31 +8,31 @@ use super::{ConnectionId, NewCid, ResetToken};
 use crate::error::{Code, TransportError};
 use crate::memory;
 
-/// Most connection IDs we keep issued at a time, whatever the configuration.
-/// Each one is an entry in the endpoint's table.
+/// Largest number of connection IDs of a connection at a time, whatever the configuration. Each
+/// takes an entry in the endpoint's table.
 pub const MAX_ISSUED: usize = 8;
 
-/// Those for which no memory is allocated.
+/// Number of connection IDs that are stored without an allocation.
 const USUALLY_ISSUED: usize = 4;
 
-/// active_connection_id_limit of a peer that did not send it (RFC 9000 §18.2).
+/// The active_connection_id_limit of a peer that does not send one (RFC 9000 §18.2).
 pub const DEFAULT_ACTIVE_LIMIT: u64 = 2;
 
-/// What the endpoint's table has to learn.
+/// A change of the endpoint's routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutingChange {
     /// Datagrams with this connection ID belong to the connection.
     Add(ConnectionId),
-    /// They no longer do.
+    /// Datagrams with this connection ID no longer belong to the connection.
     Remove(ConnectionId),
 }
 
-/// How the peer learns of a connection ID.
+/// Whether the peer knows a connection ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
     /// A NEW_CONNECTION_ID frame has to be sent, for the first time or again.
     Due,
-    /// One is on its way.
+    /// A NEW_CONNECTION_ID frame has been sent.
     InFlight,
     /// The peer has it.
     Known,
@@ -46,7 +46,7 @@ struct Issued {
     delivery: Delivery,
 }
 
-/// The connection IDs we issued and the peer has not retired.
+/// The connection IDs that we have issued and the peer has not retired.
 ///
 /// After the peer's limit is known, after each received datagram and after
 /// [`LocalCids::rotate`], call [`LocalCids::replenish`], then hand
@@ -54,10 +54,10 @@ struct Issued {
 /// [`LocalCids::next_to_send`].
 #[derive(Debug)]
 pub struct LocalCids {
-    /// In order of their sequence numbers; at most twice [`MAX_ISSUED`].
+    /// Ordered by sequence number; at most twice [`MAX_ISSUED`].
     issued: SmallVec<[Issued; USUALLY_ISSUED]>,
     next_sequence: u64,
-    /// Highest sequence number that has left for the peer.
+    /// Highest sequence number that has been sent to the peer.
     highest_sent: u64,
     retire_prior_to: u64,
     peer_limit: u64,
@@ -67,13 +67,13 @@ pub struct LocalCids {
 }
 
 impl LocalCids {
-    /// Starts with the connection ID that our handshake packets carry as their
-    /// source, sequence number 0. `own_limit` is how many to keep issued, 1 to
+    /// Creates the set with the source connection ID of our handshake packets, which has
+    /// sequence number 0. `own_limit` is the number of connection IDs to keep issued, 1 to
     /// [`MAX_ISSUED`].
     ///
-    /// `reset_token` is that of the first connection ID, which only a server's
-    /// transport parameters can tell; a client passes any value. The endpoint
-    /// is told of this connection ID too.
+    /// `reset_token` belongs to the first connection ID. Only a server sends it, in its
+    /// transport parameters; a client passes any value. The first routing change adds this
+    /// connection ID.
     #[must_use]
     pub fn new(first: ConnectionId, reset_token: ResetToken, own_limit: usize) -> Self {
         let mut cids = Self {
@@ -95,11 +95,11 @@ impl LocalCids {
     }
 
     /// Issues the connection ID of the preferred_address transport parameter,
-    /// sequence number 1 (RFC 9000 §5.1.1). Before [`LocalCids::replenish`].
+    /// sequence number 1 (RFC 9000 §5.1.1). Must be called before [`LocalCids::replenish`].
     ///
     /// # Errors
-    /// INTERNAL_ERROR if sequence number 1 is taken or our connection IDs are
-    /// empty: both would be mistakes of ours.
+    /// INTERNAL_ERROR if sequence number 1 is in use or our connection IDs have zero length.
+    /// Both are bugs of the caller.
     pub(crate) fn issue_preferred(
         &mut self,
         cid: ConnectionId,
@@ -108,7 +108,7 @@ impl LocalCids {
         if self.zero_length || self.next_sequence != 1 {
             return Err(TransportError::new(
                 Code::INTERNAL_ERROR,
-                "the preferred address needs connection ID 1, which is not free",
+                "the preferred address needs sequence number 1, but it is already in use",
             ));
         }
         self.highest_sent = 1;
@@ -116,15 +116,14 @@ impl LocalCids {
         Ok(())
     }
 
-    /// The peer's active_connection_id_limit transport parameter (below 2 is
-    /// for the parser to refuse, RFC 9000 §18.2).
+    /// Sets the peer's active_connection_id_limit. The parser rejects values below 2
+    /// (RFC 9000 §18.2).
     pub fn set_peer_limit(&mut self, limit: u64) {
         self.peer_limit = limit.max(DEFAULT_ACTIVE_LIMIT);
     }
 
-    /// Issues connection IDs up to the limit. `mint` makes one with its reset
-    /// token; called a bounded number of times, and never while the peer
-    /// retires nothing.
+    /// Issues connection IDs up to the limit. `mint` creates one with its reset token. It is
+    /// called a bounded number of times, and not at all as long as the peer retires none.
     pub fn replenish(&mut self, mut mint: impl FnMut() -> (ConnectionId, ResetToken)) {
         if self.zero_length {
             return;
@@ -137,9 +136,9 @@ impl LocalCids {
     }
 
     /// Asks the peer to retire all connection IDs issued so far; replacements
-    /// follow with [`LocalCids::replenish`]. The old ones still lead here until
-    /// the peer complies. False if an earlier rotation is unfinished or our
-    /// connection IDs are empty: then nothing changes.
+    /// follow with [`LocalCids::replenish`]. The old ones stay valid until the peer has retired
+    /// them. Returns false, and changes nothing, if an earlier rotation is unfinished or our
+    /// connection IDs have zero length.
     pub fn rotate(&mut self) -> bool {
         let unfinished = self
             .issued
@@ -152,7 +151,7 @@ impl LocalCids {
         true
     }
 
-    /// The next NEW_CONNECTION_ID frame to send, taken as sent.
+    /// Returns the next NEW_CONNECTION_ID frame to send and marks it as sent.
     pub fn next_to_send(&mut self) -> Option<NewCid> {
         let retire_prior_to = self.retire_prior_to;
         let due = self
@@ -163,7 +162,7 @@ impl LocalCids {
         self.highest_sent = self.highest_sent.max(due.sequence);
         Some(NewCid {
             sequence: due.sequence,
-            // A connection ID older than the rotation cannot announce it: the
+            // A connection ID from before the rotation cannot announce it, because the
             // field must not exceed the sequence number (RFC 9000 §19.15).
             retire_prior_to: retire_prior_to.min(due.sequence),
             cid: due.cid,
@@ -171,20 +170,21 @@ impl LocalCids {
         })
     }
 
-    /// Whether [`LocalCids::next_to_send`] has something.
+    /// Returns whether [`LocalCids::next_to_send`] would return a frame.
     #[must_use]
     pub fn has_frames(&self) -> bool {
         self.issued.iter().any(|c| c.delivery == Delivery::Due)
     }
 
-    /// A packet with the NEW_CONNECTION_ID frame of this number was acknowledged.
+    /// Called when a packet with the NEW_CONNECTION_ID frame of this sequence number is
+    /// acknowledged.
     pub fn on_acked(&mut self, sequence: u64) {
         if let Some(issued) = self.find(sequence) {
             issued.delivery = Delivery::Known;
         }
     }
 
-    /// A packet with the NEW_CONNECTION_ID frame of this number was lost.
+    /// Called when a packet with the NEW_CONNECTION_ID frame of this sequence number is lost.
     pub fn on_lost(&mut self, sequence: u64) {
         if let Some(issued) = self.find(sequence)
             && issued.delivery == Delivery::InFlight
@@ -193,12 +193,12 @@ impl LocalCids {
         }
     }
 
-    /// A RETIRE_CONNECTION_ID frame came in a packet whose destination was
-    /// `carried_by`. Retiring twice is harmless.
+    /// Handles a RETIRE_CONNECTION_ID frame from a packet with the destination connection ID
+    /// `carried_by`. A repetition has no effect.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION for a number never sent, for the connection ID of
-    /// the packet itself, and if ours are empty (RFC 9000 §19.16).
+    /// PROTOCOL_VIOLATION for a sequence number that was never sent, for the connection ID of
+    /// the packet itself, and if our connection IDs have zero length (RFC 9000 §19.16).
     pub fn on_retire(
         &mut self,
         sequence: u64,
@@ -206,44 +206,46 @@ impl LocalCids {
     ) -> Result<(), TransportError> {
         let violation = |reason| Err(TransportError::new(Code::PROTOCOL_VIOLATION, reason));
         if self.zero_length {
-            return violation("retires a connection ID although ours are empty");
+            return violation(
+                "RETIRE_CONNECTION_ID received, but our connection IDs have zero length",
+            );
         }
         if sequence > self.highest_sent {
-            return violation("retires a connection ID that was never issued");
+            return violation("RETIRE_CONNECTION_ID for a sequence number that was never issued");
         }
         let Some(retired) = self.find(sequence).map(|issued| issued.cid) else {
             return Ok(());
         };
         if retired == *carried_by {
-            return violation("retires the connection ID that its own packet uses");
+            return violation("RETIRE_CONNECTION_ID for the connection ID of its own packet");
         }
         self.issued.retain(|issued| issued.sequence != sequence);
         self.changes.push_back(RoutingChange::Remove(retired));
         Ok(())
     }
 
-    /// The next change for the endpoint's table, in order.
+    /// Returns the next change of the endpoint's routing table, in order.
     pub fn routing_change(&mut self) -> Option<RoutingChange> {
         self.changes.pop_front()
     }
 
-    /// The connection IDs that lead to this connection, oldest first.
+    /// Returns the connection IDs that are routed to this connection, oldest first.
     pub fn issued(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.issued.iter().map(|c| c.cid)
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Frees memory that is kept for reuse.
     pub fn release_memory(&mut self) {
         self.changes.shrink_to_fit();
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         memory::short_list(&self.issued).saturating_add(memory::ring(&self.changes))
     }
 
-    /// Those the peer may hold after it obeyed our Retire Prior To.
+    /// Returns how many the peer may keep after it has obeyed our Retire Prior To.
     fn usable(&self) -> usize {
         self.issued
             .iter()

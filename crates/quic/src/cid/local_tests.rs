@@ -31,7 +31,7 @@ fn sent(cids: &mut LocalCids) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn issues_up_to_both_limits() {
+fn issues_cids_up_to_lower_of_both_limits() {
     assert_eq!(sent(&mut issued(2)), [(1, 0)]);
     assert_eq!(sent(&mut issued(1_000_000)), [(1, 0), (2, 0), (3, 0)]);
     let mut cids = issued(4);
@@ -41,7 +41,7 @@ fn issues_up_to_both_limits() {
 }
 
 #[test]
-fn a_lost_frame_is_sent_again_unless_retired_or_known() {
+fn lost_new_connection_id_is_resent_unless_retired_or_acknowledged() {
     let mut cids = issued(4);
     assert_eq!(sent(&mut cids).len(), 3);
     assert!(!cids.has_frames());
@@ -58,7 +58,7 @@ fn a_lost_frame_is_sent_again_unless_retired_or_known() {
 }
 
 #[test]
-fn retiring_brings_a_replacement_and_tells_the_endpoint() {
+fn retired_cid_is_replaced_and_its_route_removed() {
     let mut cids = issued(3);
     sent(&mut cids);
     while cids.routing_change().is_some() {}
@@ -72,7 +72,7 @@ fn retiring_brings_a_replacement_and_tells_the_endpoint() {
 }
 
 #[test]
-fn violations_are_named() {
+fn invalid_retire_connection_id_is_protocol_violation() {
     let mut cids = issued(4);
     let code = |r: Result<(), TransportError>| r.unwrap_err().code;
     // Issued but not yet sent: the peer cannot know it.
@@ -88,7 +88,7 @@ fn violations_are_named() {
 }
 
 #[test]
-fn empty_connection_ids_stay_empty() {
+fn zero_length_cids_are_never_replaced() {
     let mut cids = LocalCids::new(ConnectionId::EMPTY, token(0), 4);
     cids.set_peer_limit(8);
     cids.replenish(mint(&mut 0));
@@ -102,7 +102,7 @@ fn empty_connection_ids_stay_empty() {
 }
 
 #[test]
-fn the_preferred_address_takes_number_one() {
+fn preferred_address_cid_has_sequence_number_one() {
     let mut cids = LocalCids::new(cid(0), token(0), 4);
     cids.issue_preferred(cid(7), token(7)).unwrap();
     cids.set_peer_limit(4);
@@ -113,7 +113,7 @@ fn the_preferred_address_takes_number_one() {
 }
 
 #[test]
-fn rotation_replaces_all_and_waits_for_the_peer() {
+fn rotation_replaces_all_cids_and_waits_for_peer() {
     let mut cids = issued(4);
     sent(&mut cids);
     cids.on_lost(3);
@@ -153,7 +153,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Whatever a peer does: bounded, within its limit, the table in step.
     #[test]
-    fn never_exceeds_its_bounds(
+    fn issued_cids_never_exceed_limits(
         limit in 2..12_u64,
         steps in proptest::collection::vec(step(), 0..200),
     ) {

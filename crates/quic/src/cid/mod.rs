@@ -18,15 +18,15 @@ pub mod remote;
 
 pub use id::{ConnectionId, ResetToken};
 
-/// What a NEW_CONNECTION_ID frame says (RFC 9000 §19.15).
+/// The content of a NEW_CONNECTION_ID frame (RFC 9000 §19.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewCid {
-    /// The number by which both ends refer to this connection ID.
+    /// The sequence number, by which both ends refer to this connection ID.
     pub sequence: u64,
-    /// Connection IDs of lower numbers are to be retired.
+    /// Connection IDs with lower sequence numbers have to be retired.
     pub retire_prior_to: u64,
     /// The connection ID.
     pub cid: ConnectionId,
-    /// What a stateless reset for this connection ID ends with.
+    /// The stateless reset token for this connection ID.
     pub reset_token: ResetToken,
 }

@@ -1,4 +1,4 @@
-//! Connection IDs that the peer issued: what we send to, one per path.
+//! The connection IDs that the peer issues and we send to, one per path.
 
 use smallvec::SmallVec;
 use subtle::{Choice, ConstantTimeEq};
@@ -8,20 +8,21 @@ use crate::error::{Code, TransportError};
 use crate::memory;
 use crate::path::PathId;
 
-/// Our active_connection_id_limit unless configured: a path in use, its
-/// successor, and room to probe while both change.
+/// Default active_connection_id_limit. It is enough for the path in use, its successor, and
+/// probes while both change.
 pub const DEFAULT_LIMIT: u64 = 4;
 
-/// RETIRE_CONNECTION_ID frames unacknowledged, as a multiple of our limit,
-/// before we close (RFC 9000 §5.1.2 asks for at least 2).
+/// Largest number of unacknowledged RETIRE_CONNECTION_ID frames, as a multiple of our limit. If
+/// there are more, we close the connection (RFC 9000 §5.1.2 asks for at least 2).
 const RETIRE_BACKLOG_PER_CID: usize = 4;
 
-/// Holes in the peer's numbering that we remember. It has to count by one, so
-/// holes are frames under way; no honest peer has as many.
-const MAX_HOLES: usize = 32;
+/// Largest number of gaps in the received sequence numbers. The peer has to count by one, so
+/// gaps are frames in flight; no honest peer has as many.
+const MAX_GAPS: usize = 32;
 
+/// A connection ID that the peer has issued and we have not retired.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct PeerCid {
     sequence: u64,
     cid: ConnectionId,
     reset_token: Option<ResetToken>,
@@ -35,42 +36,41 @@ struct Retiring {
     due: bool,
 }
 
-/// The peer's connection IDs, which path uses which, and those to be retired.
+/// The peer's connection IDs, the paths that use them, and those to be retired.
 #[derive(Clone, Debug)]
 pub struct RemoteCids {
-    /// In order of their sequence numbers; at most `limit`.
-    held: SmallVec<[Held; DEFAULT_LIMIT as usize]>,
+    /// Ordered by sequence number; at most `limit`.
+    cids: SmallVec<[PeerCid; DEFAULT_LIMIT as usize]>,
     /// Sequence numbers received from `retire_prior_to` on, as ranges
-    /// `(first, end)` in order. What is seen but not held was retired.
+    /// `(first, end)` in order. A number in `seen` but not in `cids` was retired.
     seen: SmallVec<[(u64, u64); 2]>,
     retiring: SmallVec<[Retiring; 1]>,
-    /// Paths without a connection ID, in the order in which they get one.
-    wanting: SmallVec<[PathId; 2]>,
+    /// Paths that wait for a connection ID, in the order in which they get one.
+    waiting: SmallVec<[PathId; 2]>,
     retire_prior_to: u64,
     limit: u64,
     zero_length: bool,
-    /// `reset_tokens` may answer otherwise than before.
+    /// Whether the result of `reset_tokens` may have changed.
     tokens_changed: bool,
 }
 
 impl RemoteCids {
-    /// Starts with the connection ID that our first packet is sent to, on the
-    /// path `path`. `limit` is the active_connection_id_limit that we
-    /// announce, at least 2.
+    /// Creates the set with the destination connection ID of our first packet, in use on `path`.
+    /// `limit` is the active_connection_id_limit that we announce, at least 2.
     #[must_use]
     pub fn new(first: ConnectionId, path: PathId, limit: u64) -> Self {
-        let mut held = SmallVec::new();
-        held.push(Held {
+        let mut cids = SmallVec::new();
+        cids.push(PeerCid {
             sequence: 0,
             cid: first,
             reset_token: None,
             path: Some(path),
         });
         Self {
-            held,
+            cids,
             seen: SmallVec::from_slice(&[(0, 1)]),
             retiring: SmallVec::new(),
-            wanting: SmallVec::new(),
+            waiting: SmallVec::new(),
             retire_prior_to: 0,
             limit: limit.max(2),
             zero_length: first.is_empty(),
@@ -78,30 +78,30 @@ impl RemoteCids {
         }
     }
 
-    /// Client: replaces the connection ID of the handshake, by that of a Retry
-    /// packet or by the source of the server's first packet (RFC 9000 §7.2).
+    /// Replaces a client's first destination connection ID by the source connection ID of a Retry
+    /// or of the server's first packet (RFC 9000 §7.2).
     pub(crate) fn replace_first(&mut self, cid: ConnectionId) {
         self.zero_length = cid.is_empty();
-        if let Some(first) = self.held.iter_mut().find(|c| c.sequence == 0) {
+        if let Some(first) = self.cids.iter_mut().find(|c| c.sequence == 0) {
             first.cid = cid;
         }
     }
 
-    /// Client: the stateless_reset_token transport parameter, which belongs to
-    /// the connection ID of the handshake.
+    /// Sets the server's stateless_reset_token transport parameter, which belongs to the
+    /// connection ID of the handshake.
     pub fn set_first_reset_token(&mut self, token: ResetToken) {
-        if let Some(first) = self.held.iter_mut().find(|c| c.sequence == 0) {
+        if let Some(first) = self.cids.iter_mut().find(|c| c.sequence == 0) {
             first.reset_token = Some(token);
             self.tokens_changed = true;
         }
     }
 
-    /// Client: the connection ID of the preferred_address transport parameter,
+    /// Adds the connection ID of the server's preferred_address transport parameter, which has
     /// sequence number 1.
     ///
     /// # Errors
-    /// TRANSPORT_PARAMETER_ERROR if it is empty or the server's connection IDs
-    /// are (RFC 9000 §18.2).
+    /// TRANSPORT_PARAMETER_ERROR if it, or the server's connection ID of the handshake, has zero
+    /// length (RFC 9000 §18.2).
     pub(crate) fn on_preferred(
         &mut self,
         cid: ConnectionId,
@@ -111,7 +111,7 @@ impl RemoteCids {
         if self.zero_length || cid.is_empty() {
             return Err(TransportError::new(
                 Code::TRANSPORT_PARAMETER_ERROR,
-                "preferred_address with an empty connection ID",
+                "preferred_address with a zero-length connection ID",
             ));
         }
         let new = NewCid {
@@ -123,16 +123,16 @@ impl RemoteCids {
         self.on_new(new, active)
     }
 
-    /// A NEW_CONNECTION_ID frame (RFC 9000 §5.1.2, §19.15). Paths whose
-    /// connection ID it retires get fresh ones, `active`, the one that carries data,
-    /// first; a path left over has none until more arrive.
+    /// Handles a NEW_CONNECTION_ID frame (RFC 9000 §5.1.2, §19.15). Paths whose connection ID it
+    /// retires get unused ones, first `active`, the path that carries data. If there are not
+    /// enough, the other paths have none until more arrive.
     ///
     /// # Errors
-    /// - PROTOCOL_VIOLATION: we send to an empty connection ID, or a number, a
+    /// - PROTOCOL_VIOLATION: the peer uses zero-length connection IDs, or a sequence number, a
     ///   connection ID or a token is used twice.
-    /// - FRAME_ENCODING_ERROR: Retire Prior To above the number, or empty.
-    /// - CONNECTION_ID_LIMIT_ERROR: more than we allowed, or more to retire
-    ///   than we keep track of.
+    /// - FRAME_ENCODING_ERROR: Retire Prior To is above the sequence number, or the connection
+    ///   ID has zero length.
+    /// - CONNECTION_ID_LIMIT_ERROR: more connection IDs than we allow, or too many to retire.
     pub fn on_new(&mut self, new: NewCid, active: PathId) -> Result<(), TransportError> {
         self.check(&new)?;
         if new.retire_prior_to > self.retire_prior_to {
@@ -140,47 +140,47 @@ impl RemoteCids {
         }
         if new.sequence < self.retire_prior_to {
             self.retire(new.sequence);
-        } else if self.see(new.sequence)? {
-            let at = self.held.partition_point(|c| c.sequence < new.sequence);
-            let held = Held {
+        } else if self.note_received(new.sequence)? {
+            let at = self.cids.partition_point(|c| c.sequence < new.sequence);
+            let added = PeerCid {
                 sequence: new.sequence,
                 cid: new.cid,
                 reset_token: Some(new.reset_token),
                 path: None,
             };
-            self.held.insert(at, held);
+            self.cids.insert(at, added);
         }
-        self.serve_wanting(active);
+        self.assign_to_waiting(active);
         self.check_limits()
     }
 
-    /// The connection ID for packets on `path`; `None` if it has none now.
+    /// Returns the connection ID for packets on `path`, or `None` if the path has none now.
     #[must_use]
     pub fn cid(&self, path: PathId) -> Option<ConnectionId> {
         if self.zero_length {
             return Some(ConnectionId::EMPTY);
         }
-        self.of(path).map(|c| c.cid)
+        self.for_path(path).map(|c| c.cid)
     }
 
-    /// The sequence number of the connection ID in use on `path`.
+    /// Returns the sequence number of the connection ID in use on `path`.
     #[must_use]
     pub fn sequence(&self, path: PathId) -> Option<u64> {
-        self.of(path).map(|c| c.sequence)
+        self.for_path(path).map(|c| c.sequence)
     }
 
-    /// Gives `path` a connection ID no other path uses (RFC 9000 §9.5). With
-    /// none free the answer is `None`, and the path gets the next to arrive.
+    /// Assigns a connection ID that no other path uses to `path` (RFC 9000 §9.5). Returns `None`
+    /// if there is none; the path then gets the next one that arrives.
     pub fn assign(&mut self, path: PathId) -> Option<ConnectionId> {
-        if self.cid(path).is_none() && !self.wanting.contains(&path) {
-            self.wanting.push(path);
-            self.serve_wanting(path);
+        if self.cid(path).is_none() && !self.waiting.contains(&path) {
+            self.waiting.push(path);
+            self.assign_to_waiting(path);
         }
         self.cid(path)
     }
 
-    /// Replaces the connection ID of `path` by an unused one and retires the
-    /// old. False, and nothing changes, if there is no other.
+    /// Replaces the connection ID of `path` by an unused one and retires the old one. Returns
+    /// false, and changes nothing, if there is no unused one.
     pub fn switch(&mut self, path: PathId) -> bool {
         let Some(old) = self.sequence(path) else {
             return false;
@@ -188,84 +188,84 @@ impl RemoteCids {
         if self.zero_length || self.unused() == 0 {
             return false;
         }
-        self.drop_held(old);
+        self.remove(old);
         self.retire(old);
         self.assign(path).is_some()
     }
 
-    /// `path` is abandoned: its connection ID is retired.
+    /// Retires the connection ID of `path`, which is abandoned.
     pub fn release(&mut self, path: PathId) {
-        self.wanting.retain(|p| *p != path);
+        self.waiting.retain(|p| *p != path);
         if self.zero_length {
             return;
         }
         if let Some(old) = self.sequence(path) {
-            self.drop_held(old);
+            self.remove(old);
             self.retire(old);
         }
     }
 
-    /// The path that carries data now. If the peer moved there and has left no
-    /// connection ID unused, the path takes over that of another: the one that
-    /// has to hear us must not be the one that waits, or neither end could
-    /// ever say what the other waits for (RFC 9000 §9.3).
+    /// Sets the path that carries data now. If the peer migrated there and no connection ID is
+    /// unused, the path takes over that of another path. Otherwise we could not send on the only
+    /// path where the peer listens, not even RETIRE_CONNECTION_ID, and the peer would never issue
+    /// new ones (RFC 9000 §9.3).
     pub fn set_active(&mut self, path: PathId) {
         if self.cid(path).is_some() {
             return;
         }
-        let newest = self.held.iter_mut().rev().find(|c| c.path.is_some());
+        let newest = self.cids.iter_mut().rev().find(|c| c.path.is_some());
         if let Some(held) = newest {
             let other = held.path.replace(path);
-            self.wanting.retain(|p| *p != path);
-            self.wanting.extend(other);
+            self.waiting.retain(|p| *p != path);
+            self.waiting.extend(other);
         }
     }
 
-    /// The paths with a connection ID, and those that wait for one.
+    /// Returns the paths with a connection ID, then those that wait for one.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        let held = self.held.iter().filter_map(|held| held.path);
-        held.chain(self.wanting.iter().copied())
+        let held = self.cids.iter().filter_map(|held| held.path);
+        held.chain(self.waiting.iter().copied())
     }
 
-    /// Whether another path could get a connection ID now.
+    /// Returns whether another path could get a connection ID now.
     #[must_use]
     pub fn can_assign(&self) -> bool {
-        self.zero_length || self.unused() > self.wanting.len()
+        self.zero_length || self.unused() > self.waiting.len()
     }
 
-    /// How many more paths could get a connection ID.
+    /// Returns the number of unused connection IDs.
     #[must_use]
     pub fn unused(&self) -> usize {
-        self.held.iter().filter(|c| c.path.is_none()).count()
+        self.cids.iter().filter(|c| c.path.is_none()).count()
     }
 
-    /// The next RETIRE_CONNECTION_ID frame to send, taken as sent.
+    /// Returns the sequence number of the next RETIRE_CONNECTION_ID frame and marks it as sent.
     pub fn next_retire(&mut self) -> Option<u64> {
         let next = self.retiring.iter_mut().find(|r| r.due)?;
         next.due = false;
         Some(next.sequence)
     }
 
-    /// Whether [`RemoteCids::next_retire`] has something.
+    /// Returns whether [`RemoteCids::next_retire`] would return a frame.
     #[must_use]
     pub fn has_frames(&self) -> bool {
         self.retiring.iter().any(|r| r.due)
     }
 
-    /// A packet with this RETIRE_CONNECTION_ID frame was acknowledged.
+    /// Called when a packet with this RETIRE_CONNECTION_ID frame is acknowledged.
     pub fn on_retire_acked(&mut self, sequence: u64) {
         self.retiring.retain(|r| r.sequence != sequence);
     }
 
-    /// A packet with this RETIRE_CONNECTION_ID frame was lost.
+    /// Called when a packet with this RETIRE_CONNECTION_ID frame is lost.
     pub fn on_retire_lost(&mut self, sequence: u64) {
         if let Some(lost) = self.retiring.iter_mut().find(|r| r.sequence == sequence) {
             lost.due = true;
         }
     }
 
-    /// Whether the last 16 bytes of a datagram are a stateless reset of this
-    /// connection. Compared in constant time with the token of every
+    /// Returns whether the last 16 bytes of a datagram are a stateless reset of this connection.
+    /// They are compared in constant time with the token of every
     /// connection ID that we sent to and have not retired, and with no other
     /// (RFC 9000 §10.3.1).
     #[must_use]
@@ -275,39 +275,39 @@ impl RemoteCids {
             .into()
     }
 
-    /// Whether [`RemoteCids::reset_tokens`] may have changed since last asked.
+    /// Returns whether [`RemoteCids::reset_tokens`] may have changed since the last call.
     pub(crate) fn take_tokens_changed(&mut self) -> bool {
         core::mem::take(&mut self.tokens_changed)
     }
 
-    /// The tokens that `is_reset` compares with.
+    /// Returns the tokens that `is_reset` compares with.
     pub fn reset_tokens(&self) -> impl Iterator<Item = ResetToken> + '_ {
-        self.held
+        self.cids
             .iter()
             .filter(|c| c.path.is_some())
             .filter_map(|c| c.reset_token)
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        memory::short_list(&self.held)
+        memory::short_list(&self.cids)
             .saturating_add(memory::short_list(&self.seen))
             .saturating_add(memory::short_list(&self.retiring))
-            .saturating_add(memory::short_list(&self.wanting))
+            .saturating_add(memory::short_list(&self.waiting))
     }
 
-    fn of(&self, path: PathId) -> Option<&Held> {
-        self.held.iter().find(|c| c.path == Some(path))
+    fn for_path(&self, path: PathId) -> Option<&PeerCid> {
+        self.cids.iter().find(|c| c.path == Some(path))
     }
 
-    /// What can be judged from the frame and what is held.
+    /// Checks a new connection ID against the rules for the frame and those already received.
     fn check(&self, new: &NewCid) -> Result<(), TransportError> {
         let err = |code, reason| Err(TransportError::new(code, reason));
         if self.zero_length {
             return err(
                 Code::PROTOCOL_VIOLATION,
-                "new connection ID from a peer whose connection IDs are empty",
+                "NEW_CONNECTION_ID from a peer with zero-length connection IDs",
             );
         }
         if new.retire_prior_to > new.sequence {
@@ -317,21 +317,24 @@ impl RemoteCids {
             );
         }
         if new.cid.is_empty() {
-            return err(Code::FRAME_ENCODING_ERROR, "empty new connection ID");
+            return err(
+                Code::FRAME_ENCODING_ERROR,
+                "NEW_CONNECTION_ID with a zero-length connection ID",
+            );
         }
-        for held in &self.held {
+        for held in &self.cids {
             let same_cid = held.cid == new.cid;
             let same_token = held.reset_token == Some(new.reset_token);
             if held.sequence == new.sequence && !(same_cid && same_token) {
                 return err(
                     Code::PROTOCOL_VIOLATION,
-                    "two connection IDs or tokens with one sequence number",
+                    "sequence number reused for another connection ID or reset token",
                 );
             }
             if held.sequence != new.sequence && (same_cid || same_token) {
                 return err(
                     Code::PROTOCOL_VIOLATION,
-                    "a connection ID or reset token under two sequence numbers",
+                    "connection ID or reset token reused under another sequence number",
                 );
             }
         }
@@ -340,20 +343,21 @@ impl RemoteCids {
 
     fn check_limits(&self) -> Result<(), TransportError> {
         let err = |reason| Err(TransportError::new(Code::CONNECTION_ID_LIMIT_ERROR, reason));
-        if self.held.len() as u64 > self.limit {
-            return err("more connection IDs than active_connection_id_limit");
+        if self.cids.len() as u64 > self.limit {
+            return err("more connection IDs than active_connection_id_limit allows");
         }
         let backlog = usize::try_from(self.limit)
             .unwrap_or(usize::MAX)
             .saturating_mul(RETIRE_BACKLOG_PER_CID);
         if self.retiring.len() > backlog {
-            return err("more connection IDs to retire than are kept track of");
+            return err("too many connection IDs waiting to be retired");
         }
         Ok(())
     }
 
-    /// Notes a number at or above `retire_prior_to`; false if seen before.
-    fn see(&mut self, sequence: u64) -> Result<bool, TransportError> {
+    /// Records a sequence number at or above `retire_prior_to`. Returns false if it was received
+    /// before.
+    fn note_received(&mut self, sequence: u64) -> Result<bool, TransportError> {
         // Below 2^62 (RFC 9000 §16).
         let end = sequence.saturating_add(1);
         let at = self.seen.partition_point(|r| r.1 < sequence);
@@ -363,7 +367,7 @@ impl RemoteCids {
             Some(r) if r.0 == end => r.0 = sequence,
             Some(_) | None => self.seen.insert(at, (sequence, end)),
         }
-        // The hole before the next range may be closed now.
+        // The gap before the next range may be closed now.
         self.seen.dedup_by(|next, range| {
             let touches = range.1 == next.0;
             if touches {
@@ -371,7 +375,7 @@ impl RemoteCids {
             }
             touches
         });
-        if self.seen.len() > MAX_HOLES {
+        if self.seen.len() > MAX_GAPS {
             return Err(TransportError::new(
                 Code::PROTOCOL_VIOLATION,
                 "connection ID sequence numbers do not increase by one",
@@ -380,16 +384,16 @@ impl RemoteCids {
         Ok(true)
     }
 
-    /// Stops using and retires everything below `prior`.
+    /// Retires all connection IDs with sequence numbers below `prior`.
     fn retire_before(&mut self, prior: u64) {
         self.retire_prior_to = prior;
-        while let Some(old) = self.held.first().copied()
+        while let Some(old) = self.cids.first().copied()
             && old.sequence < prior
         {
-            self.held.remove(0);
+            self.cids.remove(0);
             self.retire(old.sequence);
             if let Some(path) = old.path {
-                self.wanting.push(path);
+                self.waiting.push(path);
             }
         }
         for range in &mut self.seen {
@@ -398,14 +402,14 @@ impl RemoteCids {
         self.seen.retain(|r| r.0 < r.1);
     }
 
-    /// Hands unused connection IDs to the paths without one, `first` before others.
-    fn serve_wanting(&mut self, first: PathId) {
-        while !self.wanting.is_empty() {
-            let Some(free) = self.held.iter_mut().find(|c| c.path.is_none()) else {
+    /// Assigns unused connection IDs to the paths that wait for one, `first` before the others.
+    fn assign_to_waiting(&mut self, first: PathId) {
+        while !self.waiting.is_empty() {
+            let Some(free) = self.cids.iter_mut().find(|c| c.path.is_none()) else {
                 return;
             };
-            let at = self.wanting.iter().position(|p| *p == first);
-            free.path = Some(self.wanting.remove(at.unwrap_or(0)));
+            let at = self.waiting.iter().position(|p| *p == first);
+            free.path = Some(self.waiting.remove(at.unwrap_or(0)));
             self.tokens_changed = true;
         }
     }
@@ -419,8 +423,8 @@ impl RemoteCids {
         }
     }
 
-    fn drop_held(&mut self, sequence: u64) {
-        self.held.retain(|c| c.sequence != sequence);
+    fn remove(&mut self, sequence: u64) {
+        self.cids.retain(|c| c.sequence != sequence);
         self.tokens_changed = true;
     }
 }

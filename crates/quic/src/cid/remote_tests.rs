@@ -41,7 +41,7 @@ fn retired(cids: &mut RemoteCids) -> Vec<u64> {
 }
 
 #[test]
-fn the_handshake_replaces_the_first() {
+fn handshake_cid_replaces_initial_cid() {
     let mut cids = RemoteCids::new(cid(90), A, 4);
     cids.replace_first(cid(91)); // Retry
     cids.replace_first(cid(0)); // the server's choice
@@ -52,7 +52,7 @@ fn the_handshake_replaces_the_first() {
 }
 
 #[test]
-fn more_than_the_limit_is_an_error() {
+fn cids_over_limit_are_an_error() {
     let mut cids = holding(4);
     assert_eq!(
         code(cids.on_new(new(4, 0), A)),
@@ -64,7 +64,7 @@ fn more_than_the_limit_is_an_error() {
 }
 
 #[test]
-fn duplicates_are_harmless_and_conflicts_are_not() {
+fn duplicate_cid_is_ignored_and_conflicting_cid_is_an_error() {
     let mut cids = holding(3);
     assert_eq!(cids.on_new(new(2, 0), A), Ok(()));
     assert_eq!(cids.unused(), 2);
@@ -98,7 +98,7 @@ fn duplicates_are_harmless_and_conflicts_are_not() {
 }
 
 #[test]
-fn an_empty_peer_serves_every_path_and_may_not_issue() {
+fn zero_length_cid_serves_every_path_and_forbids_new_cids() {
     let mut cids = RemoteCids::new(ConnectionId::EMPTY, A, 4);
     assert_eq!(cids.assign(B), Some(ConnectionId::EMPTY));
     cids.release(B);
@@ -112,7 +112,7 @@ fn an_empty_peer_serves_every_path_and_may_not_issue() {
 }
 
 #[test]
-fn the_preferred_address_is_number_one() {
+fn cid_of_preferred_address_has_sequence_number_one() {
     let mut cids = holding(1);
     cids.on_preferred(cid(1), token(1), A).unwrap();
     assert_eq!(cids.assign(B), Some(cid(1)));
@@ -125,7 +125,7 @@ fn the_preferred_address_is_number_one() {
 
 /// Trap: a new connection ID per path.
 #[test]
-fn migration_trap_new_cid_per_path() {
+fn each_path_uses_its_own_cid() {
     let mut cids = holding(3);
     assert_eq!(cids.assign(B), Some(cid(1)));
     assert_eq!(
@@ -145,7 +145,7 @@ fn migration_trap_new_cid_per_path() {
 }
 
 #[test]
-fn switching_retires_the_old_one() {
+fn switching_cid_retires_previous_one() {
     let mut cids = holding(2);
     assert!(cids.switch(A));
     assert_eq!(cids.cid(A), Some(cid(1)));
@@ -155,7 +155,7 @@ fn switching_retires_the_old_one() {
 }
 
 #[test]
-fn a_late_copy_of_a_retired_one_is_not_used_again() {
+fn late_copy_of_retired_cid_is_ignored() {
     let mut cids = holding(3);
     assert!(cids.switch(A));
     assert_eq!(retired(&mut cids), [0]);
@@ -168,7 +168,7 @@ fn a_late_copy_of_a_retired_one_is_not_used_again() {
 }
 
 #[test]
-fn retire_prior_to_moves_every_path_the_active_one_first() {
+fn retire_prior_to_replaces_cids_of_all_paths_active_path_first() {
     let mut cids = holding(3);
     cids.assign(B);
     cids.set_active(B);
@@ -181,7 +181,7 @@ fn retire_prior_to_moves_every_path_the_active_one_first() {
 }
 
 #[test]
-fn a_number_below_retire_prior_to_is_retired_on_arrival() {
+fn cid_below_retire_prior_to_is_retired_on_arrival() {
     let mut cids = holding(1);
     cids.on_new(new(5, 4), A).unwrap();
     assert_eq!(retired(&mut cids), [0]);
@@ -199,7 +199,7 @@ fn a_number_below_retire_prior_to_is_retired_on_arrival() {
 
 /// A peer that issues and retires without end, and acknowledges nothing.
 #[test]
-fn retire_abuse_is_bounded() {
+fn excessive_retirements_close_connection() {
     let mut cids = holding(1);
     let mut accepted = 0;
     let failed = loop {
@@ -217,12 +217,12 @@ fn retire_abuse_is_bounded() {
 }
 
 #[test]
-fn numbers_with_holes_are_bounded() {
+fn excessive_sequence_number_gaps_close_connection() {
     let mut cids = holding(1);
     let failed = (1..200)
         .map(|n| {
             let result = cids.on_new(new(2 * n, 0), A);
-            assert!(cids.seen.len() <= MAX_HOLES + 1);
+            assert!(cids.seen.len() <= MAX_GAPS + 1);
             cids.switch(A);
             if let Some(sequence) = cids.next_retire() {
                 cids.on_retire_acked(sequence);
@@ -237,7 +237,7 @@ fn numbers_with_holes_are_bounded() {
 /// Trap: a stateless reset is matched against every token in use, and no
 /// other (RFC 9000 §10.3.1).
 #[test]
-fn security_gate_reset_matches_every_used_token() {
+fn reset_matches_token_of_every_used_cid() {
     let mut cids = holding(4);
     cids.set_first_reset_token(token(0));
     cids.assign(B);
@@ -280,7 +280,7 @@ proptest! {
     /// Never the same connection ID on two paths, never one that was retired,
     /// never one forgotten without retiring it, always bounded.
     #[test]
-    fn cids_are_used_once_and_retired_once_used(
+    fn each_cid_is_used_on_one_path_and_retired_after_use(
         steps in proptest::collection::vec(step(), 0..150),
     ) {
         let mut cids = RemoteCids::new(cid(0), A, 4);
@@ -324,7 +324,7 @@ proptest! {
             let used: Vec<_> = (0..4).filter_map(|p| cids.sequence(PathId(p))).collect();
             let distinct: BTreeSet<_> = used.iter().collect();
             prop_assert_eq!(used.len(), distinct.len());
-            let held: BTreeSet<_> = cids.held.iter().map(|h| h.sequence).collect();
+            let held: BTreeSet<_> = cids.cids.iter().map(|h| h.sequence).collect();
             let retiring: BTreeSet<_> = cids.retiring.iter().map(|r| r.sequence).collect();
             prop_assert!(held.is_disjoint(&retired));
             prop_assert!(held.is_disjoint(&retiring));
@@ -344,7 +344,7 @@ proptest! {
 /// Trap: the peer rotated its connection IDs, the replacements are lost, and it
 /// moves: the one that is left goes to where it is.
 #[test]
-fn migration_trap_the_active_path_takes_the_last_connection_id() {
+fn active_path_gets_last_unused_cid() {
     let mut cids = RemoteCids::new(cid(0), PathId(0), 8);
     assert_eq!(cids.assign(PathId(1)), None);
     cids.set_active(PathId(1));

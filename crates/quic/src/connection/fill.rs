@@ -156,7 +156,7 @@ impl PacketWriter<'_> {
         if w.written() > 0 {
             self.frames
                 .streams
-                .fill_hurried(w, self.now, rtt, &mut push);
+                .fill_urgent_credit(w, self.now, rtt, &mut push);
         }
         self.frames.streams.fill(w, self.now, rtt, &mut push);
     }

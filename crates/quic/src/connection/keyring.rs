@@ -9,7 +9,7 @@ use super::life::Handshake;
 use crate::crypto::{Direction, Keys, OneRttKeys};
 use crate::error::{Code, TransportError};
 use crate::wire::PacketKind;
-use crate::wire::header::OpenHeader;
+use crate::wire::header::UnprotectedHeader;
 use crate::{Instant, Role};
 
 /// Every key the connection holds now.
@@ -33,7 +33,7 @@ pub(crate) struct Keyring {
 }
 
 /// A packet that opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedPacket {
     pub(super) number: u64,
     /// Where its payload is in the packet.
     pub(super) payload: Range<usize>,
@@ -110,7 +110,7 @@ impl Keyring {
         number_at: usize,
         largest: Option<u64>,
         packet: &mut [u8],
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let direction = match kind {
             PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.remote),
             PacketKind::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
@@ -122,7 +122,7 @@ impl Keyring {
         };
         let header = direction
             .unprotect_header(packet, number_at)
-            .and_then(|_| OpenHeader::read(packet, number_at));
+            .and_then(|_| UnprotectedHeader::read(packet, number_at));
         let Some(header) = header else {
             return Ok(None);
         };
@@ -130,12 +130,12 @@ impl Keyring {
         let Some(len) = direction.open(number, packet, header.header_len) else {
             // RFC 9001 §6.6: the limit is the connection's, across all keys.
             if let Some(keys) = &mut self.one_rtt {
-                keys.note_failed_open()?;
+                keys.count_failed_open()?;
             }
             return Ok(None);
         };
         header.check_reserved()?;
-        Ok(Some(Opened {
+        Ok(Some(OpenedPacket {
             number,
             payload: header.header_len..header.header_len.saturating_add(len),
             generation: 0,
@@ -148,13 +148,13 @@ impl Keyring {
         number_at: usize,
         largest: Option<u64>,
         packet: &mut [u8],
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let Some(keys) = &mut self.one_rtt else {
             return Ok(None);
         };
         let header = keys
             .unprotect_header(packet, number_at)
-            .and_then(|_| OpenHeader::read(packet, number_at));
+            .and_then(|_| UnprotectedHeader::read(packet, number_at));
         let Some(header) = header else {
             return Ok(None);
         };
@@ -169,7 +169,7 @@ impl Keyring {
             (true, true) => Some(KeyUpdate::Initiated),
             (true, false) => Some(KeyUpdate::Answered),
         };
-        Ok(Some(Opened {
+        Ok(Some(OpenedPacket {
             number,
             payload: header.header_len..header.header_len.saturating_add(opened.len),
             generation: opened.generation,

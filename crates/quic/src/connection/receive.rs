@@ -4,7 +4,7 @@ use clearway_recovery::Space;
 
 use super::Connection;
 use super::arrival::{Arrival, Packet, Received};
-use super::keyring::{KeyUpdate, Opened, space_of};
+use super::keyring::{KeyUpdate, OpenedPacket, space_of};
 use super::life::{ConnectionError, Life};
 use super::reports::Dropped;
 use super::work::Price;
@@ -184,7 +184,7 @@ impl Connection {
             let kept = &mut self.undecryptable;
             return Err(dropped(kept.keep(arrival, kind, packet, &self.keys)));
         }
-        let Opened {
+        let OpenedPacket {
             number,
             payload,
             generation,
@@ -231,11 +231,11 @@ impl Connection {
         kind: PacketKind,
         number_at: usize,
         packet: &mut [u8],
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let space = self.frames.spaces.get_mut(space_of(kind));
         let largest = space.received.max();
         let opened = self.keys.open(kind, number_at, largest, packet)?;
-        if let Some(Opened {
+        if let Some(OpenedPacket {
             update: Some(update),
             ..
         }) = &opened

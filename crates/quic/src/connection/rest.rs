@@ -57,7 +57,7 @@ impl Connection {
         self.reports.endpoint_events.shrink_to_fit();
         self.tls.scratch = Vec::new();
         if let Some(keys) = &mut self.keys.one_rtt {
-            keys.rest();
+            keys.release_ciphers();
         }
     }
 }

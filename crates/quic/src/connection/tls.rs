@@ -10,7 +10,7 @@ use super::reports::Reports;
 use super::space::PacketSpaces;
 use crate::cid::ConnectionId;
 use crate::crypto::client_sessions::MAX_TOKEN_LEN;
-use crate::crypto::{ClientSessions, KeyStep, Level, Session, Summary};
+use crate::crypto::{ClientSessions, HandshakeSummary, Level, NewKeys, Session};
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::memory;
@@ -47,7 +47,7 @@ pub(crate) struct Tls {
     pub(crate) zero_rtt_accepted: Option<bool>,
     /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
     pub(crate) grease_quic_bit: bool,
-    pub(crate) summary: Summary,
+    pub(crate) summary: HandshakeSummary,
     /// Where NEW_TOKEN tokens go (client).
     pub(super) memory: Option<Box<Memory>>,
     /// Bytes from TLS on their way into CRYPTO streams; reused.
@@ -82,7 +82,7 @@ impl Tls {
             remembered: None,
             zero_rtt_accepted: None,
             grease_quic_bit: false,
-            summary: Summary::default(),
+            summary: HandshakeSummary::default(),
             memory: None,
             scratch: Vec::new(),
         }
@@ -109,11 +109,11 @@ impl Tls {
             let kind = match step {
                 None if done => return,
                 None => continue,
-                Some(KeyStep::Handshake(new)) => {
+                Some(NewKeys::Handshake(new)) => {
                     keys.handshake = Some(Box::new(new));
                     PacketKind::Handshake
                 }
-                Some(KeyStep::OneRtt(mut new)) => {
+                Some(NewKeys::OneRtt(mut new)) => {
                     if let Some(packets) = key_update_after {
                         new.set_update_after(packets);
                     }

@@ -1,4 +1,4 @@
-//! A failed handshake in words: what the operator of either end should look at.
+//! Alerts and messages for failed handshakes, worded for the operators of both ends.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,20 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError, PeerIncompat
 
 use crate::error::{Code, TransportError};
 
-/// Why a client's own check refused a certificate.
+/// The error of an application's certificate check.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Refused(pub(super) String);
+pub(super) struct RejectedByCheck(pub(super) String);
 
-/// The transport error for a TLS failure (RFC 9001 §4.8). `alert` is what TLS
-/// would have sent.
+/// Returns the transport error for a TLS failure (RFC 9001 §4.8). `alert` is the alert
+/// that TLS chose, if any.
 #[must_use]
 pub(crate) fn transport_error(error: &Error, alert: Option<AlertDescription>) -> TransportError {
     let alert = alert.unwrap_or_else(|| alert_for(error));
     TransportError::new(Code::crypto(u8::from(alert)), reason(error))
 }
 
-/// The alert for failures that rustls reports without naming one.
+/// Returns the alert for errors for which rustls names none.
 fn alert_for(error: &Error) -> AlertDescription {
     match error {
         Error::InvalidMessage(invalid) => (*invalid).into(),
@@ -31,34 +31,34 @@ fn alert_for(error: &Error) -> AlertDescription {
         Error::PeerIncompatible(_) => AlertDescription::HandshakeFailure,
         Error::NoApplicationProtocol => AlertDescription::NoApplicationProtocol,
         Error::NoCertificatesPresented => AlertDescription::CertificateRequired,
-        // rustls may grow more; whatever it is, it was not the peer's fault.
+        // `Error` is non-exhaustive. Errors that are not listed are not the peer's fault.
         _ => AlertDescription::InternalError,
     }
 }
 
-/// The cause in words.
+/// Returns the cause in words.
 #[must_use]
 pub(crate) fn reason(error: &Error) -> Cow<'static, str> {
     match error {
         Error::InvalidCertificate(problem) => certificate(problem),
-        Error::NoCertificatesPresented => "the peer showed no certificate".into(),
+        Error::NoCertificatesPresented => "the peer sent no certificate".into(),
         Error::NoApplicationProtocol => "no application protocol (ALPN) in common".into(),
         Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
             "no cipher suite in common".into()
         }
         Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => {
-            "no key exchange in common".into()
+            "no key exchange group in common".into()
         }
         Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
-            "no signature scheme in common: the certificate's key suits no client algorithm".into()
+            "no signature scheme in common: the client supports none that fits the certificate's key".into()
         }
         Error::InappropriateHandshakeMessage {
             expect_types,
             got_type,
-        } => format!("TLS message {got_type:?} where {expect_types:?} was due").into(),
-        Error::FailedToGetCurrentTime => "the wall clock cannot be read".into(),
-        Error::FailedToGetRandomBytes => "no randomness from the system".into(),
-        // rustls words the rest well, and may grow more.
+        } => format!("unexpected TLS message {got_type:?}, expected {expect_types:?}").into(),
+        Error::FailedToGetCurrentTime => "failed to read the system time".into(),
+        Error::FailedToGetRandomBytes => "failed to get random bytes from the operating system".into(),
+        // `Error` is non-exhaustive, and the messages of rustls are good for the rest.
         _ => error.to_string().into(),
     }
 }
@@ -67,73 +67,74 @@ fn certificate(problem: &CertificateError) -> Cow<'static, str> {
     use CertificateError as E;
     match problem {
         E::UnknownIssuer => {
-            "certificate not trusted: no trusted root vouches for it (self-signed, or an \
-             intermediate is missing)"
+            "certificate not trusted: unknown issuer (self-signed, or an intermediate \
+             certificate is missing)"
                 .into()
         }
         E::Expired => "certificate expired".into(),
         E::ExpiredContext { time, not_after } => format!(
             "certificate expired {} ago (or our clock is wrong)",
-            span(time.as_secs().saturating_sub(not_after.as_secs()))
+            format_duration(time.as_secs().saturating_sub(not_after.as_secs()))
         )
         .into(),
         E::NotValidYet => "certificate not valid yet".into(),
         E::NotValidYetContext { time, not_before } => format!(
             "certificate not valid for another {} (or our clock is wrong)",
-            span(not_before.as_secs().saturating_sub(time.as_secs()))
+            format_duration(not_before.as_secs().saturating_sub(time.as_secs()))
         )
         .into(),
-        E::NotValidForName => "certificate is for another name".into(),
+        E::NotValidForName => "certificate is not valid for the requested name".into(),
         E::NotValidForNameContext {
             expected,
             presented,
         } => format!(
-            "certificate is for another name: {} was asked for, it names {}",
+            "certificate is not valid for {}: it is valid for {}",
             expected.to_str(),
             if presented.is_empty() {
-                "nothing".into()
+                "no name".into()
             } else {
-                let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+                let names: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
                 names.join(", ")
             }
         )
         .into(),
-        E::Revoked => "certificate was revoked".into(),
+        E::Revoked => "certificate revoked".into(),
         E::BadEncoding => "certificate is malformed".into(),
-        E::BadSignature => "certificate or handshake signature is wrong".into(),
+        E::BadSignature => "invalid signature of the certificate or the handshake".into(),
         E::InvalidPurpose | E::InvalidPurposeContext { .. } => {
-            "certificate may not be used for this end of a connection (extended key usage)".into()
+            "certificate is not valid for this purpose (extended key usage)".into()
         }
-        E::ApplicationVerificationFailure => "certificate refused by the application".into(),
+        E::ApplicationVerificationFailure => "certificate rejected by the application".into(),
         E::Other(OtherError(why)) => other(why.as_ref()),
-        // The rest are rare, rustls words them, and it may grow more.
+        // `CertificateError` is non-exhaustive. The rest is rare and gets the message of rustls.
         _ => format!("certificate: {problem}").into(),
     }
 }
 
-/// What rustls has no name for: our own check's words, or the verifier's.
+/// Returns the message of an error from our own check or from the verifier.
 fn other(why: &(dyn core::error::Error + Send + Sync + 'static)) -> Cow<'static, str> {
     let text = why.to_string();
-    // What a plain `openssl req -x509` makes.
+    // A plain `openssl req -x509` makes such certificates.
     if text == "CaUsedAsEndEntity" {
-        "certificate is an authority's (basicConstraints CA:TRUE), not a server's".into()
-    } else if why.is::<Refused>() {
+        "certificate is a CA certificate (basicConstraints CA:TRUE), not a server certificate"
+            .into()
+    } else if why.is::<RejectedByCheck>() {
         format!("certificate not trusted: {text}").into()
     } else {
         format!("certificate: {text}").into()
     }
 }
 
-/// The name alone of one that rustls presents as `DnsName("localhost")`.
-fn bare(name: &str) -> &str {
+/// Strips the type from a name that rustls presents as `DnsName("localhost")`.
+fn plain_name(name: &str) -> &str {
     let inner = name
         .split_once('(')
         .and_then(|(_, rest)| rest.strip_suffix(')'));
     inner.map_or(name, |inner| inner.trim_matches('"'))
 }
 
-/// Seconds as people say them.
-fn span(seconds: u64) -> String {
+/// Formats a duration in seconds, minutes, hours or days.
+fn format_duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7_200 => format!("{} min", seconds / 60),
@@ -149,7 +150,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn an_expired_certificate_says_since_when() {
+    fn expired_certificate_error_names_time_since_expiry() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let error = Error::InvalidCertificate(CertificateError::ExpiredContext {
             time: at(1_000_000),
@@ -161,36 +162,36 @@ mod tests {
     }
 
     #[test]
-    fn another_name_is_told_as_it_is_written() {
+    fn certificate_name_mismatch_error_lists_plain_names() {
         let error = Error::InvalidCertificate(CertificateError::NotValidForNameContext {
             expected: "example.org".try_into().unwrap(),
             presented: vec!["DnsName(\"localhost\")".into(), "odd".into()],
         });
         let words = reason(&error);
         assert!(
-            words.ends_with("example.org was asked for, it names localhost, odd"),
+            words.ends_with("not valid for example.org: it is valid for localhost, odd"),
             "{words}"
         );
     }
 
     #[test]
-    fn what_rustls_has_no_name_for_is_told_in_words() {
-        let reason = |why: Refused| {
+    fn unnamed_certificate_error_has_readable_message() {
+        let reason = |why: RejectedByCheck| {
             let problem = CertificateError::Other(OtherError(std::sync::Arc::new(why)));
             reason(&Error::InvalidCertificate(problem)).into_owned()
         };
         assert_eq!(
-            reason(Refused("too old".into())),
+            reason(RejectedByCheck("too old".into())),
             "certificate not trusted: too old"
         );
-        let authority = reason(Refused("CaUsedAsEndEntity".into()));
+        let authority = reason(RejectedByCheck("CaUsedAsEndEntity".into()));
         assert!(authority.contains("CA:TRUE"), "{authority}");
     }
 
     /// What a peer's certificate can be refused for: the alert that the peer gets and
     /// words that name the cause.
     #[test]
-    fn every_problem_of_a_certificate_has_an_alert_and_words() {
+    fn every_certificate_error_has_alert_and_message() {
         use CertificateError as E;
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let nameless = E::NotValidForNameContext {
@@ -211,22 +212,30 @@ mod tests {
         };
         let odd = OtherError(std::sync::Arc::new(std::io::Error::other("unheard of")));
         for (problem, alert, words) in [
-            (E::UnknownIssuer, 48, "no trusted root vouches for it"),
+            (E::UnknownIssuer, 48, "unknown issuer"),
             (E::Expired, 45, "certificate expired"),
             (expired, 45, "certificate expired 90 s ago"),
             (E::NotValidYet, 45, "certificate not valid yet"),
             (early, 45, "certificate not valid for another 3 h"),
-            (E::Revoked, 44, "certificate was revoked"),
-            (E::NotValidForName, 42, "certificate is for another name"),
-            (nameless, 42, "example.org was asked for, it names nothing"),
+            (E::Revoked, 44, "certificate revoked"),
+            (
+                E::NotValidForName,
+                42,
+                "certificate is not valid for the requested name",
+            ),
+            (
+                nameless,
+                42,
+                "not valid for example.org: it is valid for no name",
+            ),
             (E::BadEncoding, 42, "certificate is malformed"),
-            (E::BadSignature, 51, "certificate or handshake signature"),
-            (E::InvalidPurpose, 43, "may not be used for this end"),
-            (for_clients, 43, "may not be used for this end"),
+            (E::BadSignature, 51, "invalid signature of the certificate"),
+            (E::InvalidPurpose, 43, "not valid for this purpose"),
+            (for_clients, 43, "not valid for this purpose"),
             (
                 E::ApplicationVerificationFailure,
                 49,
-                "certificate refused by the application",
+                "certificate rejected by the application",
             ),
             (E::Other(odd), 46, "certificate: unheard of"),
             // Words of rustls.
@@ -244,7 +253,7 @@ mod tests {
 
     /// Everything else that a handshake fails with.
     #[test]
-    fn every_failure_of_a_handshake_has_an_alert_and_words() {
+    fn every_handshake_error_has_alert_and_message() {
         use rustls::{ContentType, HandshakeType, InvalidMessage, PeerMisbehaved};
         let out_of_turn = Error::InappropriateHandshakeMessage {
             expect_types: vec![HandshakeType::ServerHello],
@@ -259,7 +268,7 @@ mod tests {
             (
                 Error::NoCertificatesPresented,
                 116,
-                "the peer showed no certificate",
+                "the peer sent no certificate",
             ),
             (Error::NoApplicationProtocol, 120, "ALPN"),
             (
@@ -270,7 +279,7 @@ mod tests {
             (
                 incompatible(PeerIncompatible::NoKxGroupsInCommon),
                 40,
-                "no key exchange in common",
+                "no key exchange group in common",
             ),
             (
                 incompatible(PeerIncompatible::NoSignatureSchemesInCommon),
@@ -286,7 +295,7 @@ mod tests {
             (
                 out_of_turn,
                 10,
-                "TLS message Finished where [ServerHello] was due",
+                "unexpected TLS message Finished, expected [ServerHello]",
             ),
             (out_of_place, 10, "Alert"),
             (
@@ -299,8 +308,8 @@ mod tests {
                 47,
                 "MissingQuicTransportParameters",
             ),
-            (Error::FailedToGetCurrentTime, 80, "wall clock"),
-            (Error::FailedToGetRandomBytes, 80, "no randomness"),
+            (Error::FailedToGetCurrentTime, 80, "system time"),
+            (Error::FailedToGetRandomBytes, 80, "random bytes"),
             (Error::General("odd".into()), 80, "odd"),
         ] {
             let what = format!("{error:?}");
@@ -311,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_without_an_alert_get_a_fitting_one() {
+    fn error_without_alert_gets_default_alert() {
         let alert = |error: Error| transport_error(&error, None).code;
         assert_eq!(alert(Error::NoApplicationProtocol), Code::crypto(120));
         assert_eq!(alert(Error::NoCertificatesPresented), Code::crypto(116));
@@ -319,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_alert_tls_chose_wins() {
+    fn alert_chosen_by_tls_is_used() {
         let error = transport_error(
             &Error::General("x".into()),
             Some(AlertDescription::UnknownCA),
@@ -328,8 +337,8 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_readable() {
-        let spans = [59, 119, 600, 10_000, 10_000_000].map(span);
+    fn durations_are_formatted_readably() {
+        let spans = [59, 119, 600, 10_000, 10_000_000].map(format_duration);
         assert_eq!(spans, ["59 s", "119 s", "10 min", "2 h", "115 days"]);
     }
 }

@@ -1,5 +1,5 @@
-//! How a client does TLS. Certificates are verified unless the caller asks for
-//! the opposite in so many words.
+//! TLS configuration of a client. Certificates are verified unless the caller explicitly
+//! disables it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,25 +14,25 @@ use rustls::{
     RootCertStore, SignatureScheme,
 };
 
-use super::alert::{Refused, reason};
+use super::alert::{RejectedByCheck, reason};
 use super::client_sessions::ClientSessions;
 use super::common_settings::{CommonSettings, common_setters};
 use super::config_error::ConfigError;
 use super::identity::{Identity, certificates};
 use super::provider::Algorithms;
 
-/// Certificates that are trusted to vouch for others.
+/// Root certificates that are trusted to issue others.
 #[derive(Clone, Debug)]
 pub struct Roots(pub(super) RootCertStore);
 
 impl Roots {
-    /// From PEM text with one or more certificates.
+    /// Reads one or more certificates in PEM form.
     ///
     /// # Errors
-    /// If it cannot be parsed, holds no certificate, or one of them is malformed.
+    /// If the text cannot be parsed, holds no certificate, or one of them is malformed.
     pub fn from_pem(pem: &[u8]) -> Result<Self, ConfigError> {
         let mut store = RootCertStore::empty();
-        for (n, certificate) in (1..).zip(certificates("trust anchors", pem)?) {
+        for (n, certificate) in (1..).zip(certificates("root certificates", pem)?) {
             store
                 .add(certificate)
                 .map_err(|error| ConfigError::Roots(n, reason(&error).into_owned()))?;
@@ -40,8 +40,8 @@ impl Roots {
         Ok(Self(store))
     }
 
-    /// From certificates in DER. What is malformed is passed over: systems keep
-    /// odd ones among those that they trust.
+    /// Takes certificates in DER form. Malformed ones are ignored, because the root stores of
+    /// operating systems contain some.
     #[must_use]
     pub fn from_der(certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let mut store = RootCertStore::empty();
@@ -54,18 +54,18 @@ impl Roots {
 enum Trust {
     Roots(Roots),
     Verifier(Arc<dyn ServerCertVerifier>),
-    Certificate(Check),
+    Certificate(CertificateCheck),
 }
 
-/// Which certificates are believed, whoever signed them.
+/// Decides which certificates are accepted, whoever signed them.
 #[derive(Clone)]
-struct Check(Arc<Judge>);
+struct CertificateCheck(Arc<CheckFn>);
 
-type Judge = dyn Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync;
+type CheckFn = dyn Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync;
 
-impl core::fmt::Debug for Check {
+impl core::fmt::Debug for CertificateCheck {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Check")
+        f.write_str("CertificateCheck")
     }
 }
 
@@ -78,45 +78,44 @@ pub struct ClientCrypto {
     identity: Option<Identity>,
     early_data: bool,
     sessions: Arc<ClientSessions>,
-    /// Made once for all clones.
-    parties: Arc<OnceLock<Parties>>,
+    /// Created once and shared by all clones.
+    credentials: Arc<OnceLock<Credentials>>,
 }
 
-/// Who is trusted and who we are. A ticket is good only together with the very
-/// objects it was obtained with, so that clones, which share tickets, have to
-/// share these too.
+/// The server verifier and the client certificate. rustls accepts a ticket only with the very
+/// objects that it was obtained with, so clones, which share tickets, have to share these too.
 #[derive(Clone, Debug)]
-struct Parties {
+struct Credentials {
     verifier: Arc<dyn ServerCertVerifier>,
-    ourselves: Arc<dyn ResolvesClientCert>,
+    client_certificate: Arc<dyn ResolvesClientCert>,
 }
 
 impl ClientCrypto {
-    /// A client that trusts servers these roots vouch for.
+    /// Creates the configuration of a client that trusts certificates issued by `roots`.
     pub fn new(roots: Roots) -> Self {
         Self::with_trust(Trust::Roots(roots))
     }
 
-    /// A client that trusts whom `verifier` trusts (the platform's, a pinned
-    /// key).
+    /// Creates the configuration of a client with its own verifier, such as the platform's or
+    /// one for a pinned key.
     pub fn with_verifier(verifier: Arc<dyn ServerCertVerifier>) -> Self {
         Self::with_trust(Trust::Verifier(verifier))
     }
 
-    /// A client that takes any certificate for any name: whoever is on the
-    /// path can impersonate the server. For laboratories only.
+    /// Creates the configuration of a client that accepts any certificate for any name.
+    /// Whoever is on the path can impersonate the server: use it in tests only.
     pub fn dangerous_accept_any_certificate() -> Self {
         Self::with_certificate_check(|_| Ok(()))
     }
 
-    /// A client that trusts the servers whose own certificate `check` believes,
-    /// whatever it says and whoever signed it: for certificates known by other
-    /// means. Otherwise it says why not. That the server holds its key is checked
-    /// all the same.
+    /// Creates the configuration of a client that accepts the server certificates for which
+    /// `check` returns `Ok`, whatever names they contain and whoever signed them. This is for
+    /// certificates that are known by other means. The error of `check` says why a certificate
+    /// is rejected. That the server holds the private key is verified in any case.
     pub fn with_certificate_check(
         check: impl Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self::with_trust(Trust::Certificate(Check(Arc::new(check))))
+        Self::with_trust(Trust::Certificate(CertificateCheck(Arc::new(check))))
     }
 
     fn with_trust(trust: Trust) -> Self {
@@ -126,25 +125,26 @@ impl ClientCrypto {
             identity: None,
             early_data: true,
             sessions: Arc::new(ClientSessions::default()),
-            parties: Arc::default(),
+            credentials: Arc::default(),
         }
     }
 
-    /// The certificate to show to servers that ask.
+    /// Sets the certificate that is sent to servers that ask for one. Default: none.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = Some(identity);
-        self.parties = Arc::default();
+        self.credentials = Arc::default();
         self
     }
 
-    /// Whether to offer 0-RTT where a server's ticket allows it; on by
-    /// default. What is sent in 0-RTT remains the application's choice.
+    /// Sets whether to offer 0-RTT when a ticket of the server allows it. Default: true, because
+    /// an application still chooses what it sends in 0-RTT.
     pub fn early_data(mut self, offer: bool) -> Self {
         self.early_data = offer;
         self
     }
 
-    /// Where tickets are remembered; keep it longer than the connections.
+    /// Sets the store of tickets, which has to outlive the connections. Default: a store of its
+    /// own.
     pub fn sessions(mut self, sessions: Arc<ClientSessions>) -> Self {
         self.sessions = sessions;
         self
@@ -152,27 +152,26 @@ impl ClientCrypto {
 
     common_setters!();
 
-    /// The finished configuration, to be shared by all connections.
+    /// Builds the configuration, to be shared by all connections.
     ///
     /// # Errors
-    /// If there are no usable roots, the certificate does not belong to the
-    /// key, nothing is left to negotiate, or an ALPN name has an impossible
-    /// length.
+    /// If there is no root certificate, the client certificate does not belong to the key, no
+    /// algorithm is enabled, or an ALPN name is empty or longer than 255 bytes.
     pub fn build(self) -> Result<Arc<ClientConfig>, ConfigError> {
         let provider = self.common.algorithms.provider()?;
-        let parties = match self.parties.get() {
-            Some(parties) => parties.clone(),
+        let credentials = match self.credentials.get() {
+            Some(credentials) => credentials.clone(),
             None => {
-                let made = Parties::new(self.trust, self.identity, &provider)?;
-                self.parties.get_or_init(|| made).clone()
+                let made = Credentials::new(self.trust, self.identity, &provider)?;
+                self.credentials.get_or_init(|| made).clone()
             }
         };
         let mut config =
             ClientConfig::builder_with_details(provider, self.common.wall_clock.clone())
                 .with_protocol_versions(&[&rustls::version::TLS13])?
                 .dangerous()
-                .with_custom_certificate_verifier(parties.verifier)
-                .with_client_cert_resolver(parties.ourselves);
+                .with_custom_certificate_verifier(credentials.verifier)
+                .with_client_cert_resolver(credentials.client_certificate);
         self.common
             .finish(&mut config.alpn_protocols, &mut config.key_log)?;
         config.resumption = Resumption::store(self.sessions);
@@ -181,7 +180,7 @@ impl ClientCrypto {
     }
 }
 
-impl Parties {
+impl Credentials {
     fn new(
         trust: Trust,
         identity: Option<Identity>,
@@ -189,19 +188,19 @@ impl Parties {
     ) -> Result<Self, ConfigError> {
         Ok(Self {
             verifier: trust.verifier(provider)?,
-            ourselves: match identity {
+            client_certificate: match identity {
                 Some(identity) => Arc::new(SingleCertAndKey::from(identity.into_certified_key()?)),
-                None => Arc::new(Nobody),
+                None => Arc::new(NoClientCertificate),
             },
         })
     }
 }
 
-/// A client without a certificate.
+/// Resolves to no client certificate.
 #[derive(Debug)]
-struct Nobody;
+struct NoClientCertificate;
 
-impl ResolvesClientCert for Nobody {
+impl ResolvesClientCert for NoClientCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         None
     }
@@ -223,7 +222,7 @@ impl Trust {
                     .map_err(|_| ConfigError::NoRoots)?
             }
             Self::Verifier(verifier) => verifier,
-            Self::Certificate(check) => Arc::new(ByCertificate {
+            Self::Certificate(check) => Arc::new(CertificateCheckVerifier {
                 check,
                 provider: provider.clone(),
             }),
@@ -231,14 +230,14 @@ impl Trust {
     }
 }
 
-/// Believes certificates for themselves, but checks that the peer holds the key.
+/// Verifies the certificate with the application's check, and that the peer holds its key.
 #[derive(Debug)]
-struct ByCertificate {
-    check: Check,
+struct CertificateCheckVerifier {
+    check: CertificateCheck,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for ByCertificate {
+impl ServerCertVerifier for CertificateCheckVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -249,17 +248,21 @@ impl ServerCertVerifier for ByCertificate {
     ) -> Result<ServerCertVerified, rustls::Error> {
         (self.check.0)(end_entity)
             .map(|()| ServerCertVerified::assertion())
-            .map_err(|why| CertificateError::Other(OtherError(Arc::new(Refused(why)))).into())
+            .map_err(|why| {
+                CertificateError::Other(OtherError(Arc::new(RejectedByCheck(why)))).into()
+            })
     }
 
-    /// Never asked: QUIC has no TLS 1.2.
+    /// Always fails: QUIC requires TLS 1.3.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],
         _certificate: &CertificateDer<'_>,
         _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("TLS 1.2 in QUIC".into()))
+        Err(rustls::Error::General(
+            "TLS 1.2 cannot be used with QUIC".into(),
+        ))
     }
 
     fn verify_tls13_signature(
@@ -284,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_roots_is_an_error_and_not_blind_trust() {
+    fn client_without_roots_is_rejected() {
         for none in [vec![], vec![vec![1, 2, 3]]] {
             let error = ClientCrypto::new(Roots::from_der(none))
                 .build()
@@ -294,13 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_no_certificate_is_refused_and_told_which() {
+    fn invalid_root_certificate_is_rejected_by_position() {
         assert!(Roots::from_pem(b"not PEM").is_err());
         let junk = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let error = Roots::from_pem(junk.as_bytes()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "trust anchor 1: certificate is malformed"
+            "root certificate 1: certificate is malformed"
         );
     }
 }

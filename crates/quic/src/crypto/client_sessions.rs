@@ -25,8 +25,8 @@ const TOKENS: usize = 8;
 /// so that an X25519 ClientHello fits beside it.
 pub const MAX_TOKEN_LEN: usize = 512;
 
-/// A bounded store of tickets and tokens by server name; the server that was
-/// met first gives way.
+/// A bounded store of session tickets and address tokens by server name. When it is full, the
+/// server that was added first is evicted.
 ///
 /// rustls keeps the server's transport parameters inside each ticket's
 /// session; a resumed session hands them out again
@@ -39,28 +39,28 @@ pub struct ClientSessions {
 #[derive(Default)]
 struct Inner {
     /// Names come from the application, so that an unkeyed hash is safe.
-    servers: FxHashMap<ServerName<'static>, Memory>,
+    servers: FxHashMap<ServerName<'static>, ServerEntry>,
     order: VecDeque<ServerName<'static>>,
-    /// Who waits for something to be remembered.
+    /// Tasks that wait for something to be stored.
     watchers: Vec<Waker>,
 }
 
 #[derive(Default)]
-struct Memory {
+struct ServerEntry {
     group: Option<NamedGroup>,
     tickets: VecDeque<Tls13ClientSessionValue>,
     tokens: VecDeque<Vec<u8>>,
     application: Option<Bytes>,
 }
 
-/// What is remembered of one server.
+/// What a [`ClientSessions`] holds for one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Tickets: as many connections may resume a session.
+pub struct StoredState {
+    /// Number of tickets; each lets one connection resume a session.
     pub tickets: usize,
-    /// Address-validation tokens.
+    /// Number of address-validation tokens.
     pub tokens: usize,
-    /// What [`ClientSessions::put_application`] said last.
+    /// The state last given to [`ClientSessions::put_application_state`].
     pub application: Option<Bytes>,
 }
 
@@ -71,7 +71,7 @@ impl Default for ClientSessions {
 }
 
 impl ClientSessions {
-    /// Remembers at most `max_servers` server names, 8 tickets and 8 tokens
+    /// Creates a store for at most `max_servers` server names, with 8 tickets and 8 tokens
     /// each.
     #[must_use]
     pub fn new(max_servers: usize) -> Self {
@@ -94,8 +94,7 @@ impl ClientSessions {
         true
     }
 
-    /// The newest token for `server`, which is forgotten: a token is used once
-    /// so that connections cannot be linked by it (RFC 9000 §8.1.3).
+    /// Takes the newest token for `server` out of the store: a token is used once, so that connections cannot be linked by it (RFC 9000 §8.1.3).
     #[must_use]
     pub fn take_token(&self, server: &ServerName<'_>) -> Option<Vec<u8>> {
         self.lock()
@@ -108,8 +107,8 @@ impl ClientSessions {
     /// Keeps what the application protocol needs for early data to `server`, such
     /// as the server's HTTP/3 SETTINGS (RFC 9114 §7.2.4.2). It belongs to the
     /// connections that tickets come from: where it differs from what was kept,
-    /// the tickets there are were issued under other terms, and are forgotten.
-    pub fn put_application(&self, server: &ServerName<'_>, state: Bytes) {
+    /// the tickets in the store were issued under other terms and are dropped.
+    pub fn put_application_state(&self, server: &ServerName<'_>, state: Bytes) {
         self.remember(server.to_owned(), |memory| {
             let changed = memory.application.as_ref().is_some_and(|old| *old != state);
             if changed {
@@ -119,23 +118,23 @@ impl ClientSessions {
         });
     }
 
-    /// What is remembered of `server`.
+    /// Returns what is stored for `server`.
     #[must_use]
-    pub fn known(&self, server: &ServerName<'_>) -> Known {
-        self.lock().known(server)
+    pub fn stored(&self, server: &ServerName<'_>) -> StoredState {
+        self.lock().stored(server)
     }
 
-    /// What is remembered of `server` as soon as that is `enough`, such as a
-    /// ticket, which a server may send at any time after the handshake. A store
-    /// that keeps nothing is never ready.
-    pub fn poll_known(
+    /// Returns what is stored for `server` as soon as `enough` returns true, for example once
+    /// there is a ticket, which a server may send at any time after the handshake. A store for
+    /// zero servers is never ready.
+    pub fn poll_stored(
         &self,
         server: &ServerName<'_>,
         cx: &Context<'_>,
-        enough: impl FnOnce(&Known) -> bool,
-    ) -> Poll<Known> {
+        enough: impl FnOnce(&StoredState) -> bool,
+    ) -> Poll<StoredState> {
         let mut inner = self.lock();
-        let known = inner.known(server);
+        let known = inner.stored(server);
         if enough(&known) {
             return Poll::Ready(known);
         }
@@ -153,13 +152,13 @@ impl ClientSessions {
         inner.order.retain(|name| *name != server);
     }
 
-    /// Servers remembered.
+    /// Returns the number of servers in the store.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().servers.len()
     }
 
-    /// Whether no server is remembered.
+    /// Returns whether the store is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -178,7 +177,7 @@ impl ClientSessions {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, server: ServerName<'static>, change: impl FnOnce(&mut Memory)) {
+    fn remember(&self, server: ServerName<'static>, change: impl FnOnce(&mut ServerEntry)) {
         if self.max_servers == 0 {
             return;
         }
@@ -195,7 +194,7 @@ impl Inner {
         &mut self,
         server: ServerName<'static>,
         max_servers: usize,
-        change: impl FnOnce(&mut Memory),
+        change: impl FnOnce(&mut ServerEntry),
     ) {
         if let Some(memory) = self.servers.get_mut(&server) {
             return change(memory);
@@ -209,9 +208,9 @@ impl Inner {
         change(self.servers.entry(server).or_default());
     }
 
-    fn known(&self, server: &ServerName<'_>) -> Known {
+    fn stored(&self, server: &ServerName<'_>) -> StoredState {
         let memory = self.servers.get(&server.to_owned());
-        memory.map_or_else(Known::default, |memory| Known {
+        memory.map_or_else(StoredState::default, |memory| StoredState {
             tickets: memory.tickets.len(),
             tokens: memory.tokens.len(),
             application: memory.application.clone(),
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_used_once_and_only_for_its_server() {
+    fn token_is_used_once_and_only_for_its_server() {
         let store = ClientSessions::default();
         store.put_token(&name(1), vec![1]);
         store.put_token(&name(1), vec![2]);
@@ -310,37 +309,37 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_something_is_woken_when_it_is_there() {
-        struct Bell(std::sync::atomic::AtomicUsize);
-        impl std::task::Wake for Bell {
+    fn waiting_task_is_woken_when_session_state_is_stored() {
+        struct CountWakes(std::sync::atomic::AtomicUsize);
+        impl std::task::Wake for CountWakes {
             fn wake(self: std::sync::Arc<Self>) {
                 self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
         }
-        let bell = std::sync::Arc::new(Bell(0.into()));
-        let rung = || bell.0.load(std::sync::atomic::Ordering::Relaxed);
-        let waker = Waker::from(bell.clone());
+        let wakes = std::sync::Arc::new(CountWakes(0.into()));
+        let count = || wakes.0.load(std::sync::atomic::Ordering::Relaxed);
+        let waker = Waker::from(wakes.clone());
         let cx = Context::from_waker(&waker);
         let store = ClientSessions::default();
         let token = |store: &ClientSessions| {
-            let known = store.poll_known(&name(1), &cx, |known| known.tokens > 0);
+            let known = store.poll_stored(&name(1), &cx, |known| known.tokens > 0);
             known.map(|known| known.tokens)
         };
         assert_eq!(token(&store), Poll::Pending);
         assert_eq!(token(&store), Poll::Pending);
-        store.put_application(&name(1), Bytes::from_static(b"terms"));
-        assert_eq!((rung(), token(&store)), (1, Poll::Pending));
+        store.put_application_state(&name(1), Bytes::from_static(b"terms"));
+        assert_eq!((count(), token(&store)), (1, Poll::Pending));
         store.put_token(&name(1), vec![1]);
-        assert_eq!((rung(), token(&store)), (2, Poll::Ready(1)));
+        assert_eq!((count(), token(&store)), (2, Poll::Ready(1)));
         store.put_token(&name(1), vec![2]);
-        assert_eq!(rung(), 2, "nobody waits any more");
+        assert_eq!(count(), 2, "no task is waiting");
         store.forget(&name(1));
-        assert_eq!(store.known(&name(1)), Known::default());
+        assert_eq!(store.stored(&name(1)), StoredState::default());
         assert!(store.is_empty());
     }
 
     #[test]
-    fn the_key_exchange_a_server_chose_is_remembered() {
+    fn key_exchange_group_of_server_is_remembered() {
         let store = ClientSessions::default();
         assert_eq!(store.kx_hint(&name(1)), None);
         store.set_kx_hint(name(1), NamedGroup::X25519);

@@ -46,31 +46,33 @@ impl CommonSettings {
 /// The setters of [`CommonSettings`] for a builder that has them in `common`.
 macro_rules! common_setters {
     () => {
-        /// What may be negotiated; everything by default.
+        /// Sets the algorithms that may be negotiated. Default: all of them, so that any peer can
+        /// connect.
         pub fn algorithms(mut self, algorithms: Algorithms) -> Self {
             self.common.algorithms = algorithms;
             self
         }
 
-        /// Application protocols, most preferred first. Ends without any in
-        /// common do not connect: alert 120 (RFC 9001 §8.1).
+        /// Sets the application protocols, most preferred first. Without one in common the
+        /// handshake fails with alert 120 (RFC 9001 §8.1). Default: none.
         pub fn alpn<P: Into<Vec<u8>>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
             self.common.alpn = protocols.into_iter().map(Into::into).collect();
             self
         }
 
-        /// Hand every secret to `log`.
+        /// Passes every secret to `log`. Default: secrets are not logged.
         pub fn key_log(mut self, log: Arc<dyn KeyLog>) -> Self {
             self.common.key_log = Some(log);
             self
         }
 
-        /// Append every secret to the file that `SSLKEYLOGFILE` names, if it does.
+        /// Appends every secret to the file named by the environment variable
+        /// `SSLKEYLOGFILE`, if it is set.
         pub fn key_log_from_env(self) -> Self {
             self.key_log(Arc::new(KeyLogFile::new()))
         }
 
-        /// Judge certificates and tickets by this clock rather than the system's.
+        /// Uses `clock` instead of the system's clock to check certificates and tickets.
         pub fn wall_clock(mut self, clock: Arc<dyn TimeProvider>) -> Self {
             self.common.wall_clock = clock;
             self

@@ -1,6 +1,6 @@
 //! Why a configuration cannot be used.
 
-/// A certificate, key or choice that TLS cannot work with.
+/// An error in a TLS configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -12,30 +12,33 @@ pub enum ConfigError {
         /// What is wrong with it.
         source: rustls::pki_types::pem::Error,
     },
-    /// PEM text without a single certificate.
+    /// The PEM text contains no certificate.
     #[error("{0}: no certificate found")]
     NoCertificate(&'static str),
-    /// The private key is none of PKCS #8, SEC 1 or PKCS #1.
+    /// The private key is not in PKCS #8, SEC 1 or PKCS #1 form.
     #[error("private key: {0}")]
     PrivateKey(&'static str),
-    /// No cipher suite or no key exchange was left to negotiate.
-    #[error("at least one cipher suite and one key exchange are needed")]
+    /// No cipher suite or no key exchange group is enabled.
+    #[error(
+        "invalid TLS algorithms: at least one cipher suite and one key exchange group must be enabled"
+    )]
     NoAlgorithm,
     /// An ALPN name of zero or more than 255 bytes (RFC 7301 §3.1).
-    #[error("an application protocol name has 1 to 255 bytes, not {0}")]
+    #[error("invalid ALPN protocol name: must be 1 to 255 bytes long, but is {0}")]
     AlpnLength(usize),
-    /// A trust anchor is no certificate: which one, from 1, and why.
-    #[error("trust anchor {0}: {1}")]
+    /// A root certificate is invalid: its position, from 1, and why.
+    #[error("root certificate {0}: {1}")]
     Roots(usize, String),
-    /// There is no trust anchor to check certificates by.
-    #[error("no trust anchors")]
+    /// There is no root certificate to verify certificates with.
+    #[error("no root certificates: at least one is needed to verify certificates")]
     NoRoots,
-    /// rustls refuses; usually a certificate that does not belong to the key.
+    /// rustls rejects the configuration, usually because the certificate does not belong to
+    /// the key.
     #[error("TLS configuration: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// Application protocols as TLS carries them, if their lengths can be.
+/// Returns the application protocols if TLS can carry names of their lengths.
 pub(super) fn alpn(protocols: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, ConfigError> {
     for name in protocols {
         if !(1..=255).contains(&name.len()) {

@@ -1,11 +1,11 @@
-//! One generation of 1-RTT keys (RFC 9001 §6): those we seal with, those we open
-//! with, the ones before and the ones to come.
+//! The 1-RTT keys of one generation (RFC 9001 §6): for sending, for receiving, and the
+//! previous ones for receiving.
 
 use super::packet_key::PacketKey;
 use crate::time::Instant;
 
-/// What we seal with.
-pub(super) struct Local {
+/// The keys for sending.
+pub(super) struct SendKeys {
     pub(super) key: PacketKey,
     pub(super) generation: u64,
     pub(super) sealed: u64,
@@ -13,36 +13,37 @@ pub(super) struct Local {
     pub(super) acknowledged: bool,
 }
 
-/// What we open with. All packet numbers of older generations are below
-/// `floor`.
-pub(super) struct Remote {
+/// The keys for receiving. All packet numbers of older generations are below `floor`.
+pub(super) struct ReceiveKeys {
     pub(super) key: PacketKey,
     pub(super) generation: u64,
     pub(super) floor: u64,
-    pub(super) seen: Option<Seen>,
+    pub(super) seen: Option<NumberSpan>,
 }
 
-/// Packet numbers opened in a generation.
+/// The lowest and highest packet number received in a generation.
 #[derive(Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct NumberSpan {
     pub(super) lowest: u64,
     pub(super) highest: u64,
 }
 
-pub(super) struct Previous {
+/// The keys for receiving late packets of the generation before.
+pub(super) struct PreviousKeys {
     pub(super) key: PacketKey,
     pub(super) floor: u64,
     pub(super) discard_at: Option<Instant>,
 }
 
+/// The generation that a received packet is opened with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum KeyChoice {
     Previous,
     Current,
     Next,
 }
 
-impl Local {
+impl SendKeys {
     pub(super) fn new(key: PacketKey, generation: u64) -> Self {
         Self {
             key,
@@ -54,17 +55,17 @@ impl Local {
     }
 }
 
-impl Remote {
-    /// Above every packet number seen in this generation and those before.
-    pub(super) fn above(&self) -> u64 {
+impl ReceiveKeys {
+    /// Returns the lowest packet number above all those seen in this generation and before.
+    pub(super) fn next_floor(&self) -> u64 {
         self.seen.map_or(self.floor, |seen| {
             self.floor.max(seen.highest.saturating_add(1))
         })
     }
 
     #[inline]
-    pub(super) fn note(&mut self, pn: u64) {
-        let seen = self.seen.get_or_insert(Seen {
+    pub(super) fn record(&mut self, pn: u64) {
+        let seen = self.seen.get_or_insert(NumberSpan {
             lowest: pn,
             highest: pn,
         });

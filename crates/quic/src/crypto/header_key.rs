@@ -4,10 +4,10 @@
 use aws_lc_rs::aead::quic::HeaderProtectionKey as Cipher;
 use rustls::quic;
 
-use super::handover;
+use super::key_export;
 use super::keys::SAMPLE_LEN;
-use super::material::Material;
-use super::resting::Resting;
+use super::lazy_cipher::LazyCipher;
+use super::material::KeyMaterial;
 use super::suite::Suite;
 
 /// The Header Form bit: 1 for long headers (RFC 9000 §17.2).
@@ -23,50 +23,50 @@ const MAX_PN_LEN: usize = 4;
 
 /// A header protection key.
 pub(crate) struct HeaderKey {
-    cipher: Resting<Box<Cipher>>,
-    material: Material,
+    cipher: LazyCipher<Box<Cipher>>,
+    material: KeyMaterial,
 }
 
 impl HeaderKey {
-    /// From key material.
+    /// Creates a key from its bytes.
     ///
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
     pub(crate) fn new(suite: Suite, key: &[u8]) -> Self {
         Self {
-            cipher: Resting::new(),
-            material: Material::new(suite, key),
+            cipher: LazyCipher::new(),
+            material: KeyMaterial::new(suite, key),
         }
     }
 
-    /// The same as what rustls hands out, which [`Suite`] has made; `None` if it is
-    /// of another make.
+    /// Creates the same key as one that rustls hands out; `None` if that was not made by
+    /// [`Suite`].
     pub(super) fn from_rustls(key: &dyn quic::HeaderProtectionKey) -> Option<Self> {
         Some(Self {
-            cipher: Resting::new(),
-            material: handover::ask_header_key(key)?,
+            cipher: LazyCipher::new(),
+            material: key_export::request_header_key(key)?,
         })
     }
 
-    /// Gives back the cipher's memory until the key is needed again.
-    pub(super) fn rest(&mut self) {
-        self.cipher.rest();
+    /// Frees the cipher until the key is needed again.
+    pub(super) fn release_cipher(&mut self) {
+        self.cipher.release();
     }
 
-    /// Whether the cipher is there.
+    /// Returns whether the cipher exists.
     #[cfg(test)]
-    pub(super) fn is_warm(&self) -> bool {
-        self.cipher.is_awake()
+    pub(super) fn has_cipher(&self) -> bool {
+        self.cipher.is_made()
     }
 
     #[inline]
     #[expect(
         clippy::expect_used,
-        reason = "only the key's length can be wrong, and `Material` holds one of the suite's length"
+        reason = "only the key's length can be wrong, and `KeyMaterial` holds one of the suite's length"
     )]
     fn cipher(&self) -> &Cipher {
-        self.cipher.awake(&self.material, |suite, key| {
+        self.cipher.get_or_make(&self.material, |suite, key| {
             let cipher = Cipher::new(suite.header_cipher(), key);
             Box::new(cipher.expect("a key of the suite's length"))
         })
@@ -82,8 +82,8 @@ impl HeaderKey {
             .map_err(|_| sample_of_wrong_length())
     }
 
-    /// Applies the mask, or takes it off: but for which first byte tells the
-    /// length of the number both are the same. `plain` makes it of the flipped one.
+    /// Applies or removes the mask. The two differ only in which first byte tells the length of
+    /// the packet number; `plain` returns that byte, given the flipped one.
     #[inline]
     fn flip(
         &self,
@@ -101,7 +101,7 @@ impl HeaderKey {
 
 #[cold]
 fn sample_of_wrong_length() -> rustls::Error {
-    rustls::Error::General("header sample of a wrong length".into())
+    rustls::Error::General("header protection sample has the wrong length".into())
 }
 
 #[cold]
@@ -118,8 +118,7 @@ fn protected_bits(first: u8) -> u8 {
     }
 }
 
-/// Masks as many bytes of `number` as `plain_first`, the unprotected first
-/// byte, announces.
+/// Masks the bytes of `number`, whose length is in `plain_first`, the unprotected first byte.
 #[inline]
 fn mask_number(plain_first: u8, mask: &[u8], number: &mut [u8]) {
     let len = usize::from(plain_first & PN_LEN_BITS) + 1;
@@ -148,7 +147,7 @@ impl quic::HeaderProtectionKey for HeaderKey {
         packet_number: &mut [u8],
     ) -> Result<(), rustls::Error> {
         if packet_number.len() > MAX_PN_LEN {
-            return if handover::answer_header_key(sample, packet_number, &self.material) {
+            return if key_export::export_header_key(sample, packet_number, &self.material) {
                 Ok(())
             } else {
                 Err(number_too_long())
@@ -164,7 +163,7 @@ impl quic::HeaderProtectionKey for HeaderKey {
 
 #[cfg(test)]
 mod tests {
-    use super::super::handover::{MATERIAL_LEN, NO_SAMPLE};
+    use super::super::key_export::{MATERIAL_LEN, NO_SAMPLE};
     use super::*;
     use rustls::quic::HeaderProtectionKey as _;
 
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn five_bits_of_a_short_header_are_hidden_and_four_of_a_long_one() {
+    fn header_protection_masks_five_bits_of_short_and_four_of_long_headers() {
         for suite in Suite::ALL {
             assert_eq!(bits_hidden(suite, 0x43), 0b0001_1111, "{suite:?}");
             assert_eq!(bits_hidden(suite, 0xc3), 0b0000_1111, "{suite:?}");
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_packet_number_is_hidden_and_not_what_follows() {
+    fn header_protection_masks_packet_number_and_nothing_after_it() {
         let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
         for len in 1..=4 {
             let (mut first, mut number) = (0x40 | (len - 1), [0; 4]);
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_or_number_of_a_wrong_length_changes_nothing() {
+    fn sample_or_number_of_wrong_length_is_rejected_without_changes() {
         let key = HeaderKey::new(Suite::Aes128Gcm, &[3; 16]);
         let (mut first, mut number) = (0x43, [1; 5]);
         let short = key.decrypt_in_place(&[0; 15], &mut first, &mut number[..4]);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
+    fn key_extracted_from_trait_object_is_same_key() {
         for suite in Suite::ALL {
             let ours = HeaderKey::new(suite, &[3; 32][..suite.key_len()]);
             let mut twin = HeaderKey::from_rustls(&ours).expect("ours");
@@ -218,13 +217,13 @@ mod tests {
             let (mut first, mut number) = (0x43, [1, 2, 3, 4]);
             ours.encrypt_in_place(&sample, &mut first, &mut number)
                 .unwrap();
-            assert!(!twin.is_warm());
+            assert!(!twin.has_cipher());
             twin.decrypt_in_place(&sample, &mut first, &mut number)
                 .unwrap();
             assert_eq!((first, number), (0x43, [1, 2, 3, 4]));
-            assert!(twin.is_warm());
-            twin.rest();
-            assert!(!twin.is_warm());
+            assert!(twin.has_cipher());
+            twin.release_cipher();
+            assert!(!twin.has_cipher());
             let mut told = [0; MATERIAL_LEN];
             let tell = |sample: &[u8], told: &mut [u8]| ours.decrypt_in_place(sample, &mut 0, told);
             assert!(tell(&sample, &mut told).is_err());

@@ -1,4 +1,4 @@
-//! A certificate chain and the private key it speaks for.
+//! A certificate chain and its private key.
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -7,18 +7,18 @@ use rustls::sign::CertifiedKey;
 
 use super::config_error::ConfigError;
 
-/// Who we are: a certificate chain, leaf first, and its private key.
+/// A certificate chain, leaf first, and its private key.
 pub struct Identity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
 }
 
 impl Identity {
-    /// From PEM text, as certificate authorities hand it out: the chain, leaf
-    /// first, and the key (PKCS #8, SEC 1 or PKCS #1).
+    /// Reads a chain, leaf first, and a key (PKCS #8, SEC 1 or PKCS #1) in PEM form, as
+    /// certificate authorities issue them.
     ///
     /// # Errors
-    /// If either cannot be parsed or there is no certificate.
+    /// If one of them cannot be parsed, or if there is no certificate.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConfigError> {
         Ok(Self {
             chain: certificates("certificate chain", chain)?,
@@ -29,11 +29,10 @@ impl Identity {
         })
     }
 
-    /// From DER: certificates, leaf first, and the key (PKCS #8, SEC 1 or
-    /// PKCS #1).
+    /// Takes certificates, leaf first, and a key (PKCS #8, SEC 1 or PKCS #1) in DER form.
     ///
     /// # Errors
-    /// If there is no certificate or the key is of no known form.
+    /// If there is no certificate, or if the form of the key is unknown.
     pub fn from_der(chain: Vec<Vec<u8>>, key: Vec<u8>) -> Result<Self, ConfigError> {
         if chain.is_empty() {
             return Err(ConfigError::NoCertificate("certificate chain"));
@@ -44,10 +43,10 @@ impl Identity {
         })
     }
 
-    /// As certificate resolvers hand it out, ready to sign.
+    /// Converts it into the form that certificate resolvers return.
     ///
     /// # Errors
-    /// If the key is not the certificate's or of a kind that cannot sign.
+    /// If the key does not belong to the certificate, or cannot sign.
     pub fn into_certified_key(self) -> Result<CertifiedKey, ConfigError> {
         Ok(CertifiedKey::from_der(
             self.chain,
@@ -67,13 +66,13 @@ impl Clone for Identity {
 }
 
 impl core::fmt::Debug for Identity {
-    /// The key is a secret: never shown.
+    /// Returns the key is a secret: never shown.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Identity({} certificates)", self.chain.len())
     }
 }
 
-/// All certificates in PEM text; at least one.
+/// Returns all certificates in PEM text, at least one.
 pub(super) fn certificates(
     what: &'static str,
     pem: &[u8],
@@ -93,7 +92,7 @@ mod tests {
     use crate::crypto::testing::Authority;
 
     #[test]
-    fn pem_and_der_of_one_identity_agree() {
+    fn pem_and_der_of_same_identity_agree() {
         let (chain, key) = Authority::new().issue_pem("localhost");
         let pem = Identity::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
         let der = Identity::from_der(
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_certificate_or_key_is_named_in_error() {
         let (chain, key) = Authority::new().issue_pem("localhost");
         let swapped = Identity::from_pem(key.as_bytes(), chain.as_bytes()).unwrap_err();
         assert_eq!(

@@ -1,5 +1,4 @@
-//! Keys of Initial packets, which everybody on the path can derive
-//! (RFC 9001 §5.2).
+//! Keys of Initial packets, which anyone on the path can derive (RFC 9001 §5.2).
 
 use rustls::Side;
 use rustls::quic::Version;
@@ -9,10 +8,10 @@ use super::provider;
 use super::suite::Suite;
 use crate::Role;
 
-/// The Initial keys of a QUIC version 1 connection, as seen by `role`.
+/// Returns the Initial keys of a QUIC version 1 connection for the end `role`.
 ///
 /// `dcid` is the Destination Connection ID of the client's first Initial, or
-/// after a Retry the one the server chose.
+/// after a Retry the one that the server chose.
 #[must_use]
 pub fn initial_keys(dcid: &[u8], role: Role) -> Keys {
     let side = match role {

@@ -1,4 +1,4 @@
-//! Packets in and out of protection, in the buffer they travel in.
+//! Packet protection, applied and removed in the buffer of the packet.
 
 use rustls::quic::{DirectionalKeys, HeaderProtectionKey, PacketKey};
 
@@ -12,15 +12,15 @@ pub const SAMPLE_LEN: usize = 16;
 /// bytes, whatever it takes (RFC 9001 §5.4.2).
 const SAMPLE_OFFSET: usize = 4;
 
-/// What header protection hid.
+/// The fields that header protection hides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unprotected {
     /// The first byte in the clear; its reserved bits may only be judged once
     /// the packet has been opened (RFC 9000 §17.2).
     pub first: u8,
-    /// The truncated packet number, to be decoded as RFC 9000 §A.3 says.
+    /// The truncated packet number, to be decoded as in RFC 9000 §A.3.
     pub truncated: u32,
-    /// Bytes the packet number takes, 1 to 4.
+    /// Length of the packet number in bytes, 1 to 4.
     pub len: usize,
 }
 
@@ -82,9 +82,9 @@ impl From<DirectionalKeys> for Direction {
 
 /// The keys of one encryption level.
 pub struct Keys {
-    /// For packets we send.
+    /// Keys for packets that we send.
     pub local: Direction,
-    /// For packets we receive.
+    /// Keys for packets that we receive.
     pub remote: Direction,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn seal<P: PacketKey + ?Sized, H: HeaderProtectionKey + ?Sized>(
         .map_err(|_| too_short())
 }
 
-/// What header protection is about: the first byte, the four bytes in which the
+/// Returns what header protection is about: the first byte, the four bytes in which the
 /// packet number is, and the sample behind them. `None` if the packet is shorter
 /// or its number starts in the first byte.
 #[inline]

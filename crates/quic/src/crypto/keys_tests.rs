@@ -20,7 +20,7 @@ fn packet(header: &[u8], payload: &[u8]) -> Vec<u8> {
 
 /// RFC 9001 §A.2.
 #[test]
-fn the_client_initial_of_appendix_a() {
+fn client_initial_matches_rfc9001_appendix_a() {
     let header = hex("c300000001088394c8f03e5157080000449e00000002");
     let mut payload = hex(
         "060040f1010000ed0303ebf8fa56f12939b9584a3896472ec40bb863cfd3e868
@@ -65,7 +65,7 @@ fn the_client_initial_of_appendix_a() {
 
 /// RFC 9001 §A.3.
 #[test]
-fn the_server_initial_of_appendix_a() {
+fn server_initial_matches_rfc9001_appendix_a() {
     let header = hex("c1000000010008f067a5502a4262b50040750001");
     let payload = hex(
         "02000000000600405a020000560303eefce7f7b37ba1d1632e96677825ddf739
@@ -94,7 +94,7 @@ fn the_server_initial_of_appendix_a() {
 
 /// RFC 9001 §A.5.
 #[test]
-fn the_chacha20_short_header_of_appendix_a() {
+fn chacha20_short_header_matches_rfc9001_appendix_a() {
     let keys = direction(
         Suite::ChaCha20Poly1305,
         &hex("c6d98ff3441c3fe1b2182094f69caa2ed4b716b65488960a7a984979fb23e1c8"),
@@ -111,7 +111,7 @@ fn the_chacha20_short_header_of_appendix_a() {
 }
 
 #[test]
-fn a_packet_without_room_for_a_sample_is_refused_both_ways() {
+fn packet_too_short_for_sample_is_rejected_both_ways() {
     let keys = initial_keys(&[1], Role::Client).local;
     // One byte of packet number and two of payload: the sample would end
     // beyond the tag.
@@ -138,7 +138,7 @@ fn sealing_stops_at_the_confidentiality_limit() {
 
 proptest! {
     #[test]
-    fn what_is_sealed_opens_and_nothing_else_does(
+    fn sealed_packet_opens_and_altered_packet_does_not(
         suite in prop::sample::select(&Suite::ALL[..]),
         secret in any::<[u8; 32]>(),
         pn in 0u64..(1 << 23),

@@ -1,7 +1,7 @@
-//! The bytes that a key is made of, kept beside the cipher made of them.
+//! The bytes of a key, kept beside the cipher that is made from them.
 //!
-//! A cipher takes some ten times their room, so a connection that rests drops
-//! it and makes it again when a packet comes or goes.
+//! A cipher needs about ten times as much memory, so an idle connection drops it and creates it
+//! again when a packet is sent or received.
 
 use zeroize::Zeroize;
 
@@ -11,12 +11,12 @@ use super::suite::Suite;
 pub(super) const MAX_KEY: usize = 32;
 
 /// A secret key and the suite it is for.
-pub(super) struct Material {
+pub(super) struct KeyMaterial {
     key: [u8; MAX_KEY],
     suite: Suite,
 }
 
-impl Material {
+impl KeyMaterial {
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     pub(super) fn new(suite: Suite, key: &[u8]) -> Self {
@@ -40,13 +40,13 @@ impl Material {
         self.key.get(..self.suite.key_len()).unwrap_or(&self.key)
     }
 
-    /// The key, filled up with zeros.
+    /// Returns the key, padded with zeros.
     pub(super) const fn padded_key(&self) -> &[u8; MAX_KEY] {
         &self.key
     }
 }
 
-impl Drop for Material {
+impl Drop for KeyMaterial {
     fn drop(&mut self) {
         self.key.zeroize();
     }

@@ -1,20 +1,20 @@
-//! Everything secret (RFC 9001): packet keys, the TLS session that agrees on
-//! them, and the tokens by which a server recognises what it once said.
+//! Cryptography (RFC 9001): packet keys, the TLS handshake that negotiates them, and the tokens
+//! of Retry, NEW_TOKEN and stateless reset.
 //!
 //! ```text
 //! suite            the three AEADs of QUIC and their limits
-//! packet_key       seal and open a payload
-//! header_key       hide and reveal packet numbers
-//! resting          a cipher that comes and goes beside its material
-//! material         what both keys are made of, at rest
-//! handover         our keys back out of rustls's trait objects
+//! packet_key       sealing and opening a payload
+//! header_key       protecting and unprotecting packet numbers
+//! lazy_cipher      a cipher that can be dropped and created again
+//! material         the bytes of a key
+//! key_export       our keys out of the trait objects of rustls
 //! keys             both keys of a direction, both directions of a level
-//! initial, retry   keys and tags that everybody can compute
+//! initial, retry   keys and tags that anyone can compute
 //! update, generation   1-RTT keys: phases, limits
-//! provider         what rustls may negotiate
-//! tls, alert       the handshake; its failures in words
+//! provider         the algorithms that rustls may negotiate
+//! tls, alert       the handshake; alerts and messages of its errors
 //! identity, server_config, client_config, common_settings, config_error
-//! server_sessions, client_sessions     what resumption and 0-RTT remember
+//! server_sessions, client_sessions     sessions for resumption and 0-RTT
 //! token, replay, reset                 Retry, NEW_TOKEN, stateless reset
 //! ```
 //!
@@ -28,17 +28,17 @@ pub mod client_sessions;
 mod common_settings;
 mod config_error;
 mod generation;
-mod handover;
 mod header_key;
 mod identity;
 mod initial;
+mod key_export;
 mod keys;
+mod lazy_cipher;
 mod material;
 mod packet_key;
 pub mod provider;
 mod replay;
 mod reset;
-mod resting;
 pub mod retry;
 mod server_config;
 pub mod server_sessions;
@@ -61,8 +61,8 @@ pub use reset::ResetKey;
 pub use server_config::{ClientAuth, ServerCrypto};
 pub use server_sessions::ServerSessions;
 pub use suite::Suite;
-pub use tls::{KeyStep, Level, Session, Summary};
+pub use tls::{HandshakeSummary, Level, NewKeys, Session};
 pub use token::{AddressToken, RetryToken, Token, TokenError, TokenKey, TokenKind};
-pub use update::{OneRttKeys, Opened, UpdateRefused};
+pub use update::{KeyUpdateError, OneRttKeys, OpenedPacket};
 
 pub use rustls::pki_types::ServerName;

@@ -4,73 +4,73 @@ use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use rustls::quic;
 use zeroize::Zeroize;
 
-use super::handover;
+use super::key_export;
 use super::keys::TAG_LEN;
-use super::material::Material;
-use super::resting::Resting;
+use super::lazy_cipher::LazyCipher;
+use super::material::KeyMaterial;
 use super::suite::Suite;
 
 /// A packet protection key and its IV.
 pub(crate) struct PacketKey {
-    cipher: Resting<LessSafeKey>,
-    material: Material,
+    cipher: LazyCipher<LessSafeKey>,
+    material: KeyMaterial,
     iv: [u8; NONCE_LEN],
 }
 
 impl PacketKey {
-    /// From key material.
+    /// Creates a key from its bytes.
     ///
     /// # Panics
     /// If `key` is not [`Suite::key_len`] bytes long.
     #[must_use]
     pub(crate) fn new(suite: Suite, key: &[u8], iv: [u8; NONCE_LEN]) -> Self {
         Self {
-            cipher: Resting::new(),
-            material: Material::new(suite, key),
+            cipher: LazyCipher::new(),
+            material: KeyMaterial::new(suite, key),
             iv,
         }
     }
 
-    /// The same as what rustls hands out, which [`Suite`] has made; `None` if it is
-    /// of another make.
+    /// Creates the same key as one that rustls hands out; `None` if that was not made by
+    /// [`Suite`].
     pub(super) fn from_rustls(key: &dyn quic::PacketKey) -> Option<Self> {
-        let (material, iv) = handover::ask_packet_key(key)?;
+        let (material, iv) = key_export::request_packet_key(key)?;
         Some(Self {
-            cipher: Resting::new(),
+            cipher: LazyCipher::new(),
             material,
             iv,
         })
     }
 
-    /// Gives back the cipher's memory until the key is needed again.
-    pub(super) fn rest(&mut self) {
-        self.cipher.rest();
+    /// Frees the cipher until the key is needed again.
+    pub(super) fn release_cipher(&mut self) {
+        self.cipher.release();
     }
 
-    /// Makes the cipher if it is not there.
-    pub(super) fn warm(&self) {
+    /// Creates the cipher if it does not exist.
+    pub(super) fn make_cipher(&self) {
         let _ = self.cipher();
     }
 
-    /// Whether the cipher is there.
+    /// Returns whether the cipher exists.
     #[cfg(test)]
-    pub(super) fn is_warm(&self) -> bool {
-        self.cipher.is_awake()
+    pub(super) fn has_cipher(&self) -> bool {
+        self.cipher.is_made()
     }
 
     #[inline]
     #[expect(
         clippy::expect_used,
-        reason = "only the key's length can be wrong, and `Material` holds one of the suite's length"
+        reason = "only the key's length can be wrong, and `KeyMaterial` holds one of the suite's length"
     )]
     fn cipher(&self) -> &LessSafeKey {
-        self.cipher.awake(&self.material, |suite, key| {
+        self.cipher.get_or_make(&self.material, |suite, key| {
             let key = UnboundKey::new(suite.aead(), key);
             LessSafeKey::new(key.expect("a key of the suite's length"))
         })
     }
 
-    /// The IV with the packet number, left-padded to its length, mixed in.
+    /// Returns the nonce: the IV XORed with the left-padded packet number (RFC 9001 §5.3).
     #[inline]
     fn nonce(&self, packet_number: u64) -> Nonce {
         let mut nonce = self.iv;
@@ -117,7 +117,7 @@ impl quic::PacketKey for PacketKey {
             .map_err(|_| rustls::Error::DecryptError)
     }
 
-    /// Answers [`PacketKey::from_rustls`]; there are no multipath packets to open.
+    /// Returns [`PacketKey::from_rustls`]; there are no multipath packets to open.
     fn decrypt_in_place_for_path<'a>(
         &self,
         _path_id: u32,
@@ -125,7 +125,7 @@ impl quic::PacketKey for PacketKey {
         _header: &[u8],
         buffer: &'a mut [u8],
     ) -> Result<&'a [u8], rustls::Error> {
-        handover::answer_packet_key(packet_number, buffer, &self.material, &self.iv)
+        key_export::export_packet_key(packet_number, buffer, &self.material, &self.iv)
     }
 
     fn tag_len(&self) -> usize {
@@ -143,25 +143,25 @@ impl quic::PacketKey for PacketKey {
 
 #[cfg(test)]
 mod tests {
-    use super::super::handover::{NO_PACKET, PACKET_KEY_LEN};
+    use super::super::key_export::{NO_PACKET, PACKET_KEY_LEN};
     use super::*;
     use rustls::quic::PacketKey as _;
 
     #[test]
-    fn the_key_behind_the_trait_is_the_same_and_only_told_when_asked() {
+    fn key_extracted_from_trait_object_is_same_key() {
         for suite in Suite::ALL {
             let ours = PacketKey::new(suite, &[3; 32][..suite.key_len()], [7; NONCE_LEN]);
             let mut twin = PacketKey::from_rustls(&ours).expect("ours");
             let mut payload = *b"a payload, as it happens";
             let tag = ours.encrypt_in_place(9, b"header", &mut payload).unwrap();
             for warm in [false, true] {
-                assert_eq!(twin.is_warm(), warm);
+                assert_eq!(twin.has_cipher(), warm);
                 let mut sealed = [&payload[..], tag.as_ref()].concat();
                 let plain = twin.decrypt_in_place(9, b"header", &mut sealed).unwrap();
                 assert_eq!(plain, b"a payload, as it happens");
             }
-            twin.rest();
-            assert!(!twin.is_warm());
+            twin.release_cipher();
+            assert!(!twin.has_cipher());
             let mut told = [0; PACKET_KEY_LEN];
             assert!(
                 ours.decrypt_in_place_for_path(u32::MAX, 9, &[], &mut told)

@@ -1,5 +1,5 @@
-//! What TLS may negotiate: aws-lc-rs for everything but packet protection,
-//! which is ours.
+//! The algorithms that TLS may negotiate. Packet protection is our own, everything else is
+//! aws-lc-rs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -14,11 +14,11 @@ use super::header_key::HeaderKey;
 use super::packet_key::PacketKey;
 use super::suite::Suite;
 
-/// A key exchange.
+/// A key exchange group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Group {
-    /// X25519 with ML-KEM-768: safe against a future quantum computer, at the
-    /// price of a ClientHello in two datagrams.
+    /// X25519 with ML-KEM-768: safe against a future quantum computer, but the ClientHello
+    /// needs two datagrams.
     X25519MlKem768,
     /// X25519.
     X25519,
@@ -29,7 +29,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// In order of preference.
+    /// All groups in order of preference.
     pub const ALL: [Self; 4] = [
         Self::X25519MlKem768,
         Self::X25519,
@@ -47,7 +47,7 @@ impl Group {
     }
 }
 
-/// Cipher suites and key exchanges, most preferred first.
+/// The enabled cipher suites and key exchange groups, most preferred first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Algorithms {
     suites: Vec<Suite>,
@@ -55,7 +55,8 @@ pub struct Algorithms {
 }
 
 impl Default for Algorithms {
-    /// Everything, post-quantum key exchange first.
+    /// All of them, with the post-quantum key exchange first, so that recorded traffic stays
+    /// secret.
     fn default() -> Self {
         Self {
             suites: Suite::ALL.to_vec(),
@@ -65,30 +66,30 @@ impl Default for Algorithms {
 }
 
 impl Algorithms {
-    /// Only these suites, in this order.
+    /// Enables only these suites, in this order.
     #[must_use]
     pub fn with_suites(mut self, suites: &[Suite]) -> Self {
         self.suites = suites.to_vec();
         self
     }
 
-    /// Only these key exchanges, in this order.
+    /// Enables only these key exchange groups, in this order.
     #[must_use]
     pub fn with_groups(mut self, groups: &[Group]) -> Self {
         self.groups = groups.to_vec();
         self
     }
 
-    /// X25519 alone: the ClientHello fits one datagram.
+    /// Enables X25519 alone, so that the ClientHello fits into one datagram.
     #[must_use]
     pub fn x25519_only(self) -> Self {
         self.with_groups(&[Group::X25519])
     }
 
-    /// As rustls wants it.
+    /// Returns the provider for rustls.
     ///
     /// # Errors
-    /// [`ConfigError::NoAlgorithm`] if no suite or no key exchange is left.
+    /// [`ConfigError::NoAlgorithm`] if no suite or no key exchange group is enabled.
     pub fn provider(&self) -> Result<Arc<CryptoProvider>, ConfigError> {
         if self.suites.is_empty() || self.groups.is_empty() {
             return Err(ConfigError::NoAlgorithm);
@@ -121,7 +122,7 @@ impl quic::Algorithm for Suite {
     }
 }
 
-/// The TLS cipher suite that protects its packets with `suite`.
+/// Returns the TLS cipher suite that protects packets with `suite`.
 pub(super) fn tls13(suite: Suite) -> &'static Tls13CipherSuite {
     static AES_128: LazyLock<Tls13CipherSuite> = LazyLock::new(|| {
         with_our_packet_keys(cipher_suite::TLS13_AES_128_GCM_SHA256, &Suite::Aes128Gcm)
@@ -167,7 +168,7 @@ mod tests {
     use rustls::{NamedGroup, Side};
 
     #[test]
-    fn post_quantum_comes_first_and_can_be_switched_off() {
+    fn post_quantum_group_is_first_and_can_be_disabled() {
         let names = |algorithms: &Algorithms| {
             let provider = algorithms.provider().unwrap();
             provider
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_suite_carries_our_packet_keys_and_limits() {
+    fn every_suite_uses_our_packet_keys_and_limits() {
         for suite in Suite::ALL {
             let quic = tls13(suite).quic.unwrap();
             assert_eq!(quic.aead_key_len(), suite.key_len());
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_left_to_negotiate_is_refused() {
+    fn empty_algorithm_list_is_rejected() {
         let none = Algorithms::default().with_suites(&[]);
         assert!(matches!(none.provider(), Err(ConfigError::NoAlgorithm)));
     }

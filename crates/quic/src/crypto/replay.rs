@@ -1,36 +1,35 @@
-//! Each NEW_TOKEN token is believed once (RFC 9000 §8.1.4), in bounded memory.
+//! Accepts each NEW_TOKEN token only once (RFC 9000 §8.1.4), in bounded memory.
 
 use rustc_hash::FxHashSet;
 
 use super::token::AddressToken;
 
-/// Remembers which tokens were used.
+/// Remembers which tokens have been used.
 ///
-/// Two generations of token ids are kept. When the newer is full the older is
-/// forgotten, and with it trust in every token as old as the youngest in it: no
-/// token is ever believed twice, at the price that under a flood old unused
-/// ones are not believed at all, and their owners are validated by a Retry or
-/// by the handshake like everybody else.
+/// Two generations of token ids are kept. When the newer one is full, the older one is dropped,
+/// and all tokens issued up to its youngest one are rejected from then on. So no token is ever
+/// accepted twice. Under a flood, old unused tokens are rejected as well; their owners are
+/// validated by a Retry or by the handshake.
 #[derive(Debug)]
 pub struct ReplayFilter {
     newer: Generation,
     older: Generation,
     capacity: usize,
-    /// Tokens issued up to then, in Unix seconds, are no longer believed.
+    /// Tokens issued up to this time, in Unix seconds, are rejected.
     distrusted_until: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Generation {
-    /// Halves of ids that we drew ourselves and that authenticate, so that an
-    /// unkeyed hash is safe.
+    /// Halves of ids. They are our own random numbers, authenticated, so an unkeyed hash is
+    /// safe.
     used: FxHashSet<u64>,
     youngest: u64,
 }
 
 impl ReplayFilter {
-    /// Remembers between `capacity` and twice as many tokens, at about 20 bytes
-    /// each.
+    /// Creates a filter that remembers between `capacity` and twice as many tokens, at about
+    /// 20 bytes each.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -41,17 +40,16 @@ impl ReplayFilter {
         }
     }
 
-    /// Distrusts every token issued up to `until`, in Unix seconds: for a
-    /// server that starts with the key but without the memory of an earlier
-    /// run, and would rather validate everybody anew than believe a token a
-    /// second time.
+    /// Rejects every token issued up to `until`, in Unix seconds. A server that restarts with
+    /// the same key has lost its filter; with its start time here, it validates clients anew
+    /// instead of accepting a token twice.
     #[must_use]
     pub fn distrusting_until(mut self, until: u64) -> Self {
         self.distrusted_until = Some(until);
         self
     }
 
-    /// Whether `token` may be believed; it may not be again.
+    /// Returns whether `token` is accepted, and marks it as used.
     pub fn admit(&mut self, token: &AddressToken) -> bool {
         if self
             .distrusted_until
@@ -65,12 +63,12 @@ impl ReplayFilter {
         }
         self.newer.youngest = self.newer.youngest.max(token.issued);
         if self.newer.used.len() >= self.capacity {
-            self.turn();
+            self.rotate();
         }
         true
     }
 
-    fn turn(&mut self) {
+    fn rotate(&mut self) {
         let full = core::mem::take(&mut self.newer);
         let forgotten = core::mem::replace(&mut self.older, full);
         if !forgotten.used.is_empty() {
@@ -79,7 +77,7 @@ impl ReplayFilter {
     }
 }
 
-/// Enough of an id: a token wrongly taken for used costs its owner a round trip.
+/// Half of an id is enough: a token that is wrongly taken for used costs its owner a round trip.
 fn first_half(id: &[u8; 16]) -> u64 {
     (u128::from_be_bytes(*id) >> 64) as u64
 }
@@ -99,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_believed_once() {
+    fn token_is_accepted_once() {
         let mut filter = ReplayFilter::new(100);
         assert!(filter.admit(&token(1, 10)));
         assert!(!filter.admit(&token(1, 10)));
@@ -107,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fresh_start_may_distrust_the_past() {
+    fn tokens_issued_before_cutoff_are_rejected() {
         let mut filter = ReplayFilter::new(100).distrusting_until(50);
         assert!(!filter.admit(&token(1, 50)));
         assert!(filter.admit(&token(1, 51)));
     }
 
     #[test]
-    fn recent_tokens_stay_good_while_memory_turns_over() {
+    fn recent_tokens_are_accepted_while_old_ones_are_forgotten() {
         let mut filter = ReplayFilter::new(10);
         for n in 0..1000 {
             assert!(filter.admit(&token(n, n)), "token {n}");
@@ -124,14 +122,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_twice_whatever_was_forgotten(uses in prop::collection::vec(0u64..40, 1..400)) {
+        fn no_token_is_accepted_twice_even_when_forgotten(uses in prop::collection::vec(0u64..40, 1..400)) {
             let mut filter = ReplayFilter::new(5);
             let mut believed = BTreeSet::new();
             for n in uses {
                 // The issue time belongs to the token, so it follows from its number.
                 let token = token(n, n / 4 + (n % 3) * 2);
                 if filter.admit(&token) {
-                    prop_assert!(believed.insert(n), "token {n} believed twice");
+                    prop_assert!(believed.insert(n), "token {n} accepted twice");
                 }
                 prop_assert!(filter.newer.used.len() + filter.older.used.len() <= 10);
             }

@@ -1,17 +1,17 @@
-//! Stateless reset tokens from one key (RFC 9000 §10.3.2): a restarted server
-//! computes the token again from the connection ID alone.
+//! Stateless reset tokens derived from one key (RFC 9000 §10.3.2), so that a restarted server
+//! can compute them from the connection ID alone.
 
 use aws_lc_rs::{hkdf, hmac};
 
 use crate::cid::ResetToken;
 
-/// Makes the stateless reset token of every connection ID.
+/// Derives the stateless reset tokens of connection IDs.
 #[derive(Clone)]
 pub struct ResetKey(hmac::Key);
 
 impl ResetKey {
-    /// From a 32-byte master secret, shared by all servers that may answer for
-    /// one another's connections.
+    /// Creates a key from a 32-byte master secret. Servers that may answer for each other's
+    /// connections have to share it.
     #[must_use]
     #[expect(
         clippy::expect_used,
@@ -25,7 +25,7 @@ impl ResetKey {
         Self(key.into())
     }
 
-    /// The token for `cid`: HMAC-SHA256, cut to 16 bytes.
+    /// Returns the token for `cid`: HMAC-SHA256, truncated to 16 bytes.
     #[must_use]
     #[expect(clippy::expect_used, reason = "HMAC-SHA256 is 32 bytes long")]
     pub fn token(&self, cid: &[u8]) -> ResetToken {
@@ -45,14 +45,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_restart_with_the_same_key_makes_the_same_token() {
+    fn same_reset_key_makes_same_token_after_restart() {
         let before = ResetKey::new(&[7; 32]).token(&[1, 2, 3, 4]);
         let after = ResetKey::new(&[7; 32]).token(&[1, 2, 3, 4]);
         assert_eq!(before, after);
     }
 
     #[test]
-    fn another_key_or_another_cid_makes_another_token() {
+    fn different_key_or_cid_makes_different_reset_token() {
         let key = ResetKey::new(&[7; 32]);
         assert_ne!(key.token(&[1, 2, 3, 4]), key.token(&[1, 2, 3, 5]));
         assert_ne!(

@@ -1,5 +1,5 @@
-//! The Retry integrity tag (RFC 9001 §5.8): proves that whoever sent the Retry
-//! saw the client's Initial.
+//! The Retry integrity tag (RFC 9001 §5.8), which proves that the sender of the Retry has seen
+//! the client's Initial.
 
 use std::sync::LazyLock;
 
@@ -24,8 +24,8 @@ static CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| {
     LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &KEY).expect("16 bytes for AES-128"))
 });
 
-/// The tag that ends a Retry packet. `packet` is the Retry without its tag,
-/// `original_dcid` the Destination Connection ID of the Initial it answers.
+/// Returns the integrity tag of a Retry packet. `packet` is the Retry without its tag, and
+/// `original_dcid` the Destination Connection ID of the Initial that it answers.
 #[must_use]
 #[expect(
     clippy::expect_used,
@@ -45,8 +45,8 @@ pub fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; TAG_LEN] {
     tag
 }
 
-/// Whether `packet`, a whole Retry with its tag, answers an Initial that was
-/// sent to `original_dcid`.
+/// Returns whether `packet`, a whole Retry with its tag, answers an Initial that was sent to
+/// `original_dcid`.
 #[must_use]
 pub fn retry_is_genuine(original_dcid: &ConnectionId, packet: &[u8]) -> bool {
     let Some((rest, tag)) = packet.split_last_chunk::<TAG_LEN>() else {
@@ -64,7 +64,7 @@ mod tests {
     const SAMPLE: &str = "ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f0f2496ba";
 
     #[test]
-    fn the_sample_retry_of_appendix_a_is_genuine() {
+    fn retry_of_rfc9001_appendix_a_is_genuine() {
         let packet = hex(SAMPLE);
         let (rest, tag) = packet.split_last_chunk::<TAG_LEN>().unwrap();
         assert_eq!(retry_tag(&appendix_a_dcid(), rest), *tag);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn another_dcid_or_any_changed_byte_is_not() {
+    fn retry_with_other_dcid_or_changed_byte_is_rejected() {
         let packet = hex(SAMPLE);
         let other = ConnectionId::new(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         assert!(!retry_is_genuine(&other, &packet));

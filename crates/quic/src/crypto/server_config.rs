@@ -1,4 +1,4 @@
-//! How a server does TLS.
+//! TLS configuration of a server.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ use super::identity::Identity;
 use super::provider::Algorithms;
 use super::server_sessions::ServerSessions;
 
-/// The only values QUIC allows for a ticket's early data: all or nothing
+/// The `max_early_data_size` of a ticket that allows 0-RTT: QUIC allows only this value or none
 /// (RFC 9001 §4.6.1).
 const UNLIMITED_EARLY_DATA: u32 = u32::MAX;
 
-/// Whether clients must show a certificate.
+/// Whether clients have to present a certificate.
 #[derive(Clone, Debug)]
 pub enum ClientAuth {
-    /// Not asked for.
+    /// No certificate is requested.
     None,
-    /// Asked for; checked against these if shown.
+    /// A certificate is requested, and verified with these roots if one is sent.
     Optional(Roots),
-    /// The handshake fails without one that these vouch for.
+    /// The handshake fails without a certificate issued by these roots.
     Required(Roots),
 }
 
@@ -46,13 +46,13 @@ pub struct ServerCrypto {
 }
 
 impl ServerCrypto {
-    /// A server with one certificate for every name.
+    /// Creates the configuration of a server with one certificate for every name.
     pub fn new(identity: Identity) -> Self {
         Self::with_certificates(Certificates::One(Box::new(identity)))
     }
 
-    /// A server whose certificate depends on the client's hello (names,
-    /// renewal at run time).
+    /// Creates the configuration of a server whose certificate depends on the ClientHello, for
+    /// several names or for renewal at run time.
     pub fn with_resolver(resolver: Arc<dyn ResolvesServerCert>) -> Self {
         Self::with_certificates(Certificates::Resolver(resolver))
     }
@@ -67,24 +67,25 @@ impl ServerCrypto {
         }
     }
 
-    /// Whether clients must show a certificate; not by default.
+    /// Sets whether clients have to present a certificate. Default: [`ClientAuth::None`], as most
+    /// clients have none.
     pub fn client_auth(mut self, client_auth: ClientAuth) -> Self {
         self.client_auth = client_auth;
         self
     }
 
-    /// Accept 0-RTT data; off by default, because an attacker on the path may
-    /// replay it to another server (RFC 9001 §9.2). Within this store a ticket
-    /// is good for one handshake.
+    /// Sets whether to accept 0-RTT data. Default: false, because an attacker on the path may
+    /// replay it to another server (RFC 9001 §9.2). Within one store a ticket is valid for one
+    /// handshake.
     pub fn early_data(mut self, accept: bool) -> Self {
         self.early_data = accept;
         self
     }
 
-    /// Where tickets are remembered; share one among the shards of a server.
-    /// All that share it must send the same transport parameters and serve the
-    /// same application, or 0-RTT data would meet limits it was not promised
-    /// (RFC 9000 §7.4.1).
+    /// Sets the store of sessions, which the shards of a server can share. All its users have to
+    /// send the same transport parameters and serve the same application, because a client
+    /// sends 0-RTT data by the limits that it remembers (RFC 9000 §7.4.1). Default: a store of
+    /// its own.
     pub fn sessions(mut self, sessions: Arc<ServerSessions>) -> Self {
         self.sessions = sessions;
         self
@@ -92,11 +93,11 @@ impl ServerCrypto {
 
     common_setters!();
 
-    /// The finished configuration, to be shared by all connections.
+    /// Builds the configuration, to be shared by all connections.
     ///
     /// # Errors
-    /// If the certificate does not belong to the key, client roots are empty,
-    /// nothing is left to negotiate, or an ALPN name has an impossible length.
+    /// If the certificate does not belong to the key, the roots for client certificates are
+    /// empty, no algorithm is enabled, or an ALPN name is empty or longer than 255 bytes.
     pub fn build(self) -> Result<Arc<ServerConfig>, ConfigError> {
         let provider = self.common.algorithms.provider()?;
         let builder =
@@ -145,7 +146,7 @@ mod tests {
     use crate::crypto::testing::Authority;
 
     #[test]
-    fn a_key_that_is_not_the_certificates_is_refused() {
+    fn private_key_of_other_certificate_is_rejected() {
         let authority = Authority::new();
         let (chain, _) = authority.issue_pem("localhost");
         let (_, key) = authority.issue_pem("localhost");
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_alpn_name_is_refused() {
+    fn empty_alpn_name_is_rejected() {
         let identity = Authority::new().issue("localhost");
         let error = ServerCrypto::new(identity).alpn([""]).build().unwrap_err();
         assert!(matches!(error, ConfigError::AlpnLength(0)), "{error}");

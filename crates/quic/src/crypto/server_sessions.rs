@@ -1,9 +1,8 @@
-//! What a server remembers of finished handshakes, so that a client may resume
-//! one: in memory, bounded, each good for one use.
+//! The sessions that clients may resume: in memory, bounded, each for one use.
 //!
-//! Tickets are therefore references and not sealed state: taking one out of the
-//! store is what keeps 0-RTT data from being replayed (RFC 8446 §8.1), and
-//! rustls accepts 0-RTT on no other terms.
+//! Tickets are references into this store instead of sealed state: taking a session out of the
+//! store is what prevents a replay of 0-RTT data (RFC 8446 §8.1), and rustls accepts 0-RTT only
+//! with such a store.
 
 use core::hash::BuildHasher as _;
 use std::collections::VecDeque;
@@ -20,19 +19,19 @@ const DEFAULT_SESSIONS: usize = 32 * 1024;
 /// takes about 200; with them it is their size that has to be bounded.
 const BYTES_PER_SESSION: usize = 1024;
 
-/// A bounded store of resumable sessions; the oldest give way.
+/// A bounded store of resumable sessions. When it is full, the oldest are evicted.
 pub struct ServerSessions {
     inner: Mutex<Inner>,
     max_sessions: usize,
     max_bytes: usize,
 }
 
-/// There are two of these for every handshake, so each is in one piece.
+/// The content of the store.
 #[derive(Default)]
 struct Inner {
-    /// By age, the oldest first; `None` once taken.
+    /// Ordered by age, the oldest first; `None` once taken.
     by_age: VecDeque<Option<Session>>,
-    /// The age of the first of them.
+    /// The age of the first entry of `by_age`.
     oldest: u64,
     /// The age of each session by the hash of its key. Keys are drawn at random by
     /// rustls, never chosen by a peer, so that an unkeyed hash is safe; if two have
@@ -42,8 +41,9 @@ struct Inner {
     evicted: u64,
 }
 
+/// A session. There are two for every handshake, so key and value are in one allocation.
 struct Session {
-    /// The key, then what is stored under it.
+    /// The key, followed by the value.
     bytes: Box<[u8]>,
     key_len: usize,
 }
@@ -72,8 +72,8 @@ impl Default for ServerSessions {
 }
 
 impl ServerSessions {
-    /// Keeps at most `max_sessions` sessions and 1 KiB for each of them on
-    /// average. With 0 nothing is kept and no ticket is ever sent.
+    /// Creates a store for at most `max_sessions` sessions, of 1 KiB on average. With 0, nothing
+    /// is stored and no ticket is sent.
     #[must_use]
     pub fn new(max_sessions: usize) -> Self {
         Self {
@@ -83,19 +83,19 @@ impl ServerSessions {
         }
     }
 
-    /// Sessions that could be resumed now.
+    /// Returns the number of sessions that can be resumed.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().ages.len()
     }
 
-    /// Whether no session could be resumed.
+    /// Returns whether the store is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Sessions forgotten for want of room since the start.
+    /// Returns the number of sessions evicted so far because the store was full.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.lock().evicted
@@ -119,7 +119,7 @@ impl Inner {
         self.by_age.push_back(Some(session));
     }
 
-    /// Where the session under `key` is, if there is one.
+    /// Finds the session stored under `key`.
     fn find(&self, key: &[u8]) -> Option<(u64, &Session)> {
         let hash = FxBuildHasher.hash_one(key);
         let at = self.ages.get(&hash)?.checked_sub(self.oldest)?;
@@ -143,9 +143,9 @@ impl Inner {
         oldest
     }
 
-    /// False if there is none.
+    /// Evicts the oldest session. Returns false if there is none.
     fn evict_oldest(&mut self) -> bool {
-        // The first is there: `remove` leaves no gap before it.
+        // The first entry is never empty: `remove` leaves no gap before it.
         let Some(session) = self.pop_oldest() else {
             return false;
         };
@@ -166,8 +166,8 @@ impl StoresServerSessions for ServerSessions {
         }
         let mut inner = self.lock();
         inner.insert(&key, &value);
-        // Of sessions that were taken out of the middle a gap remains: there may
-        // be as many of them as of sessions.
+        // A session that is taken out of the middle leaves a gap. There may be as many gaps as
+        // sessions.
         let most = self.max_sessions.saturating_mul(2);
         while inner.ages.len() > self.max_sessions
             || inner.bytes > self.max_bytes
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_taken_once() {
+    fn session_is_taken_once() {
         let store = ServerSessions::new(8);
         assert!(store.put(key(1), vec![9]));
         assert_eq!(store.take(&key(1)), Some(vec![9]));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_gives_way_and_is_counted() {
+    fn oldest_session_is_evicted_and_counted() {
         let store = ServerSessions::new(3);
         for n in 0..5 {
             store.put(key(n), vec![n as u8]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_sessions_leave_nothing_behind() {
+    fn taken_sessions_free_their_memory() {
         let store = ServerSessions::new(4);
         for n in 0..1000 {
             store.put(key(n), vec![0; 100]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_session_counts_once() {
+    fn replaced_session_is_counted_once() {
         let store = ServerSessions::new(4);
         store.put(key(1), vec![1; 10]);
         store.put(key(1), vec![2; 20]);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_of_zero_keeps_nothing() {
+    fn store_of_size_zero_keeps_nothing() {
         let store = ServerSessions::new(0);
         assert!(!store.can_cache());
         assert!(!store.put(key(1), vec![1]));

@@ -1,4 +1,4 @@
-//! The AEADs of QUIC (RFC 9001 §5.3) and how often a key of each may be used.
+//! The AEADs of QUIC (RFC 9001 §5.3) and the usage limits of their keys.
 
 use aws_lc_rs::aead;
 
@@ -14,10 +14,10 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// In the order in which a client offers them.
+    /// All suites, in the order in which a client offers them.
     pub const ALL: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20Poly1305];
 
-    /// Bytes of a packet key and of a header protection key.
+    /// Returns the length of a packet key and of a header protection key in bytes.
     #[must_use]
     pub const fn key_len(self) -> usize {
         match self {
@@ -26,8 +26,8 @@ impl Suite {
         }
     }
 
-    /// Packets that one key may seal (RFC 9001 §6.6). For ChaCha20 that is
-    /// every packet number there is.
+    /// Returns the number of packets that one key may seal (RFC 9001 §6.6). For ChaCha20 these
+    /// are all packet numbers.
     #[must_use]
     pub const fn confidentiality_limit(self) -> u64 {
         match self {
@@ -36,8 +36,8 @@ impl Suite {
         }
     }
 
-    /// Packets that may fail to open in one connection, over all its keys
-    /// (RFC 9001 §6.6).
+    /// Returns the number of packets that may fail to open in one connection, over all its
+    /// keys (RFC 9001 §6.6).
     #[must_use]
     pub const fn integrity_limit(self) -> u64 {
         match self {

@@ -1,5 +1,5 @@
-//! What tests of keys and handshakes need: a certificate authority, and two
-//! sessions wired together.
+//! Helpers for tests of keys and handshakes: a certificate authority, and two connected TLS
+//! sessions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::identity::Identity;
 use super::keys::Keys;
 use super::provider::Algorithms;
 use super::server_config::ServerCrypto;
-use super::tls::{KeyStep, Level, Session};
+use super::tls::{Level, NewKeys, Session};
 use super::update::OneRttKeys;
 use crate::cid::ConnectionId;
 use crate::error::TransportError;
@@ -29,13 +29,13 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The client's connection ID in RFC 9001 Appendix A.
+/// Returns the client's connection ID in RFC 9001 Appendix A.
 pub(crate) fn appendix_a_dcid() -> ConnectionId {
     ConnectionId::new(&hex("8394c8f03e515708")).unwrap()
 }
 
-/// Issues certificates. Ed25519, whose signatures are all of one length, so
-/// that handshakes are too.
+/// A certificate authority. It uses Ed25519, whose signatures all have one length, so that
+/// handshakes have one length too.
 pub(crate) struct Authority {
     certificate: rcgen::Certificate,
     key: KeyPair,
@@ -46,8 +46,8 @@ impl Authority {
         let mut params = CertificateParams::new(vec![]).unwrap();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        // A name of its own: two authorities of one name would look like one
-        // that signs wrongly.
+        // Each has its own name: two authorities with the same name would look like one with
+        // invalid signatures.
         let name = format!("authority {:02x?}", key.public_key_raw());
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.self_signed(&key).unwrap();
@@ -73,14 +73,14 @@ impl Authority {
     }
 }
 
-/// One end of a handshake and what it has been given.
-pub(crate) struct End {
+/// One end of a handshake, and the keys that it has received.
+pub(crate) struct TestSession {
     pub(crate) session: Session,
     pub(crate) handshake: Option<Keys>,
     pub(crate) one_rtt: Option<Box<OneRttKeys>>,
 }
 
-impl End {
+impl TestSession {
     pub(crate) fn new(session: Session) -> Self {
         Self {
             session,
@@ -89,57 +89,69 @@ impl End {
         }
     }
 
-    /// Everything it has to say, each piece with its level.
-    pub(crate) fn speak(&mut self) -> Vec<(Level, Vec<u8>)> {
-        let mut said = Vec::new();
+    /// Returns its output, each piece with its level.
+    pub(crate) fn output(&mut self) -> Vec<(Level, Vec<u8>)> {
+        let mut output_bytes = Vec::new();
         loop {
             let level = self.session.write_level();
             let mut bytes = Vec::new();
             let step = self.session.next(&mut bytes);
             let done = step.is_none();
             match step {
-                Some(KeyStep::Handshake(keys)) => self.handshake = Some(keys),
-                Some(KeyStep::OneRtt(keys)) => self.one_rtt = Some(keys),
+                Some(NewKeys::Handshake(keys)) => self.handshake = Some(keys),
+                Some(NewKeys::OneRtt(keys)) => self.one_rtt = Some(keys),
                 None => {}
             }
             if !bytes.is_empty() {
-                said.push((level, bytes));
+                output_bytes.push((level, bytes));
             }
             if done {
-                return said;
+                return output_bytes;
             }
         }
     }
 
-    pub(crate) fn hear(&mut self, said: Vec<(Level, Vec<u8>)>) -> Result<(), TransportError> {
-        said.into_iter()
+    pub(crate) fn input(
+        &mut self,
+        output_bytes: Vec<(Level, Vec<u8>)>,
+    ) -> Result<(), TransportError> {
+        output_bytes
+            .into_iter()
             .try_for_each(|(level, bytes)| self.session.read(level, &bytes))
     }
 }
 
-/// A client and a server before their first byte.
-pub(crate) fn pair(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> (End, End) {
+/// Creates a client and a server before their first message.
+pub(crate) fn pair(
+    client: &Arc<ClientConfig>,
+    server: &Arc<ServerConfig>,
+) -> (TestSession, TestSession) {
     let name = ServerName::try_from("localhost").unwrap();
     (
-        End::new(Session::client(client.clone(), name, b"client parameters".to_vec()).unwrap()),
-        End::new(Session::server(server.clone(), b"server parameters".to_vec()).unwrap()),
+        TestSession::new(
+            Session::client(client.clone(), name, b"client parameters".to_vec()).unwrap(),
+        ),
+        TestSession::new(Session::server(server.clone(), b"server parameters".to_vec()).unwrap()),
     )
 }
 
-/// Lets both talk until neither has anything to say; the first error ends it.
-pub(crate) fn converse(client: &mut End, server: &mut End) -> Result<(), TransportError> {
+/// Exchanges messages until neither end has any left, or the first error.
+pub(crate) fn run_handshake(
+    client: &mut TestSession,
+    server: &mut TestSession,
+) -> Result<(), TransportError> {
     loop {
-        let from_client = client.speak();
-        server.hear(from_client.clone())?;
-        let from_server = server.speak();
-        client.hear(from_server.clone())?;
+        let from_client = client.output();
+        server.input(from_client.clone())?;
+        let from_server = server.output();
+        client.input(from_server.clone())?;
         if from_client.is_empty() && from_server.is_empty() {
             return Ok(());
         }
     }
 }
 
-/// Configurations that trust each other and speak the protocol "test".
+/// Configurations that trust each other and support the protocol "test".
 pub(crate) fn configs(algorithms: &Algorithms) -> (Arc<ClientConfig>, Arc<ServerConfig>) {
     let authority = Authority::new();
     let client = ClientCrypto::new(authority.roots())
@@ -151,12 +163,12 @@ pub(crate) fn configs(algorithms: &Algorithms) -> (Arc<ClientConfig>, Arc<Server
     (client.build().unwrap(), server.build().unwrap())
 }
 
-/// The 1-RTT keys of a client and a server that belong together.
+/// Returns the 1-RTT keys of a client and a server after their handshake.
 pub(crate) fn one_rtt_pair(
     client: &Arc<ClientConfig>,
     server: &Arc<ServerConfig>,
 ) -> (OneRttKeys, OneRttKeys) {
     let (mut client, mut server) = pair(client, server);
-    converse(&mut client, &mut server).unwrap();
+    run_handshake(&mut client, &mut server).unwrap();
     (*client.one_rtt.unwrap(), *server.one_rtt.unwrap())
 }

@@ -1,5 +1,5 @@
-//! The TLS handshake as QUIC sees it (RFC 9001 §4): CRYPTO bytes in and out,
-//! keys as they become due.
+//! The TLS handshake as QUIC uses it (RFC 9001 §4): CRYPTO data in and out, and keys when they
+//! become available.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::Role;
 use crate::error::{Code, TransportError};
 use crate::memory;
 
-/// Where CRYPTO bytes travel (RFC 9001 §4; 0-RTT carries none).
+/// The encryption level of CRYPTO data (RFC 9001 §4). 0-RTT packets carry none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Initial packets.
@@ -26,9 +26,9 @@ pub enum Level {
     OneRtt,
 }
 
-/// Keys that TLS hands out; the next CRYPTO bytes belong to their level.
+/// New keys from TLS. The CRYPTO data that follows belongs to their level.
 #[derive(Debug)]
-pub enum KeyStep {
+pub enum NewKeys {
     /// Keys for Handshake packets.
     Handshake(Keys),
     /// Keys for 1-RTT packets. A server may send with them at once, but must
@@ -37,12 +37,12 @@ pub enum KeyStep {
     OneRtt(Box<OneRttKeys>),
 }
 
-/// What remains worth knowing when the TLS state is gone.
+/// The result of a handshake, kept when the TLS state is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// The application protocol agreed on.
+pub struct HandshakeSummary {
+    /// The negotiated application protocol.
     pub alpn: Option<Vec<u8>>,
-    /// The name the client asked for; `None` on a client.
+    /// The server name that the client sent (SNI); `None` on a client.
     pub server_name: Option<String>,
     /// The peer's certificates, leaf first.
     pub peer_certificates: Vec<CertificateDer<'static>>,
@@ -50,14 +50,14 @@ pub struct Summary {
     pub cipher: Option<&'static str>,
     /// The key exchange, as TLS names it; `None` also if it has no name.
     pub group: Option<&'static str>,
-    /// Whether an earlier session was resumed.
+    /// Whether the handshake resumed an earlier session.
     pub resumed: bool,
-    /// Whether the server took 0-RTT data.
+    /// Whether the server accepted 0-RTT data.
     pub early_data_accepted: bool,
 }
 
-impl Summary {
-    /// Bytes allocated.
+impl HandshakeSummary {
+    /// Returns the allocated memory in bytes.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
@@ -71,16 +71,16 @@ impl Summary {
     }
 }
 
-/// Outgoing bytes of one level, and the keys that come after them.
+/// Outgoing bytes of one level, and the keys that become available after them.
 struct Flight {
     bytes: Vec<u8>,
-    keys: Option<KeyStep>,
+    keys: Option<NewKeys>,
 }
 
 /// One TLS handshake.
 ///
-/// Use: [`read`](Self::read) what arrives in CRYPTO frames, then call
-/// [`next`](Self::next) until it returns `None`.
+/// Pass the data of CRYPTO frames to [`read`](Self::read), then call [`next`](Self::next) until
+/// it returns `None`.
 pub struct Session {
     tls: Box<Connection>,
     role: Role,
@@ -90,12 +90,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// A client about to send its ClientHello, which `next` yields at once.
-    /// `server_name` is checked against the certificate and sent as SNI;
+    /// Creates a client session. Its ClientHello is the first output of [`next`](Self::next).
+    /// `server_name` is sent as SNI and has to match the certificate;
     /// `transport_parameters` are in wire form (RFC 9000 §18).
     ///
     /// # Errors
-    /// If the configuration cannot do QUIC.
+    /// If the configuration does not support QUIC.
     pub fn client(
         config: Arc<ClientConfig>,
         server_name: ServerName<'static>,
@@ -108,10 +108,10 @@ impl Session {
         Ok(session)
     }
 
-    /// A server waiting for a ClientHello.
+    /// Creates a server session, which waits for a ClientHello.
     ///
     /// # Errors
-    /// If the configuration cannot do QUIC.
+    /// If the configuration does not support QUIC.
     pub fn server(
         config: Arc<ServerConfig>,
         transport_parameters: Vec<u8>,
@@ -131,13 +131,12 @@ impl Session {
         }
     }
 
-    /// Takes in CRYPTO bytes, in order and each only once, that arrived at
-    /// `level`.
+    /// Processes CRYPTO data received at `level`: each byte once, in order.
     ///
     /// # Errors
     /// A TLS alert as a `CRYPTO_ERROR` whose reason names the cause;
-    /// `PROTOCOL_VIOLATION` if TLS has left `level` behind or not reached it
-    /// (RFC 9001 §4.1.3). The session is of no use after an error.
+    /// `PROTOCOL_VIOLATION` if TLS does not expect data of `level` (RFC 9001 §4.1.3). The
+    /// session cannot be used after an error.
     pub fn read(&mut self, level: Level, data: &[u8]) -> Result<(), TransportError> {
         if data.is_empty() {
             return Ok(());
@@ -157,13 +156,13 @@ impl Session {
         collected
     }
 
-    /// Appends outgoing CRYPTO bytes to `out` and returns the keys that become
-    /// due after them.
+    /// Appends outgoing CRYPTO data to `out` and returns the keys that become available after
+    /// it.
     ///
     /// The bytes of one call all belong to [`write_level`](Self::write_level)
-    /// as it stands *before* the call; a returned step moves it up for the next
-    /// call. So a caller repeats: note the level, call, send the bytes at that
-    /// level, install the keys; until `None` is returned. A server answers a
+    /// *before* the call; new keys raise the level for the next call. So a caller repeats: get
+    /// the level, call, send the bytes at that level, install the keys; until `None` is
+    /// returned. A server answers a
     /// ClientHello with
     ///
     /// ```text
@@ -172,13 +171,13 @@ impl Session {
     /// Handshake     EncryptedExtensions … Finished   1-RTT keys
     /// OneRtt        (later: NewSessionTicket)        None
     /// ```
-    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<KeyStep> {
+    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
         while let Some(flight) = self.outgoing.pop_front() {
             out.extend_from_slice(&flight.bytes);
             if let Some(step) = flight.keys {
                 self.write_level = match step {
-                    KeyStep::Handshake(_) => Level::Handshake,
-                    KeyStep::OneRtt(_) => Level::OneRtt,
+                    NewKeys::Handshake(_) => Level::Handshake,
+                    NewKeys::OneRtt(_) => Level::OneRtt,
                 };
                 return Some(step);
             }
@@ -186,21 +185,20 @@ impl Session {
         None
     }
 
-    /// The level of the bytes that `next` will append.
+    /// Returns the level of the bytes that `next` will append.
     #[must_use]
     pub fn write_level(&self) -> Level {
         self.write_level
     }
 
-    /// The only level whose CRYPTO bytes `read` accepts now.
+    /// Returns the only level whose CRYPTO data `read` accepts now.
     #[must_use]
     pub fn read_level(&self) -> Level {
         self.read_level
     }
 
-    /// Drains rustls right after every change: it would otherwise put the
-    /// flights of two levels together, and the level of what comes in could
-    /// not be told.
+    /// Takes the output of rustls right after every change. Otherwise rustls would join the
+    /// flights of two levels, and the level of incoming data could not be told.
     fn collect(&mut self) -> Result<(), TransportError> {
         loop {
             let mut bytes = Vec::new();
@@ -208,10 +206,10 @@ impl Session {
                 None => None,
                 Some(KeyChange::Handshake { keys }) => {
                     self.read_level = Level::Handshake;
-                    Some(KeyStep::Handshake(keys.into()))
+                    Some(NewKeys::Handshake(keys.into()))
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
-                    Some(KeyStep::OneRtt(Box::new(OneRttKeys::new(&keys, next)?)))
+                    Some(NewKeys::OneRtt(Box::new(OneRttKeys::new(&keys, next)?)))
                 }
             };
             if bytes.is_empty() && keys.is_none() {
@@ -225,18 +223,17 @@ impl Session {
         Ok(())
     }
 
-    /// Keys for 0-RTT packets. On a client they exist from the start if a
-    /// remembered session allows 0-RTT, and protect what it sends; on a server
-    /// after reading a ClientHello whose 0-RTT it accepts, and open what it
-    /// receives.
+    /// Returns the keys for 0-RTT packets. A client has them from the start if a stored session
+    /// allows 0-RTT, and seals with them; a server has them after reading a ClientHello whose
+    /// 0-RTT it accepts, and opens with them.
     #[must_use]
     pub fn early_keys(&self) -> Option<Direction> {
         self.tls.zero_rtt_keys().map(Direction::from)
     }
 
-    /// Whether the server takes 0-RTT data. On a client this is only final
-    /// once the handshake is complete; if false then, everything sent in 0-RTT
-    /// must be sent again (RFC 9001 §4.6.2).
+    /// Returns whether the server accepts 0-RTT data. On a client this is final only when the
+    /// handshake is complete; if it is false then, everything sent in 0-RTT must be sent again
+    /// (RFC 9001 §4.6.2).
     #[must_use]
     pub fn early_data_accepted(&self) -> bool {
         match &*self.tls {
@@ -245,8 +242,8 @@ impl Session {
         }
     }
 
-    /// On a server, before it has read the ClientHello: refuse 0-RTT in this
-    /// handshake, for instance under overload.
+    /// Rejects 0-RTT in this handshake, for example under overload. Only for a server that has
+    /// not read the ClientHello.
     pub fn refuse_early_data(&mut self) {
         if let Connection::Server(server) = &mut *self.tls
             && server.is_handshaking()
@@ -255,8 +252,8 @@ impl Session {
         }
     }
 
-    /// On a client with early keys: the transport parameters of the earlier
-    /// connection, which bound what may be sent in 0-RTT (RFC 9000 §7.4.1).
+    /// Returns, on a client with early keys, the transport parameters of the earlier connection,
+    /// which bound what may be sent in 0-RTT (RFC 9000 §7.4.1).
     #[must_use]
     pub(crate) fn remembered_transport_parameters(&self) -> Option<&[u8]> {
         if self.role == Role::Server || !self.is_handshaking() || self.early_keys().is_none() {
@@ -265,38 +262,37 @@ impl Session {
         self.tls.quic_transport_parameters()
     }
 
-    /// The peer's transport parameters in wire form. A server has them with the
-    /// ClientHello, though unauthenticated until the handshake is complete
-    /// (RFC 9001 §8.2); a client is given them when it is complete.
+    /// Returns the peer's transport parameters in wire form. A server has them with the
+    /// ClientHello, unauthenticated until the handshake is complete (RFC 9001 §8.2); a client
+    /// has them when the handshake is complete.
     #[must_use]
     pub fn peer_transport_parameters(&self) -> Option<&[u8]> {
         match self.role {
-            // Until then rustls shows what it remembers of an earlier
-            // connection in the same place.
+            // Before that, rustls returns those of the earlier connection here.
             Role::Client if self.is_handshaking() => None,
             Role::Client | Role::Server => self.tls.quic_transport_parameters(),
         }
     }
 
-    /// Whether the handshake is not yet complete (RFC 9001 §4.1.1).
+    /// Returns whether the handshake is still incomplete (RFC 9001 §4.1.1).
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// The application protocol agreed on.
+    /// Returns the negotiated application protocol.
     #[must_use]
     pub fn alpn(&self) -> Option<&[u8]> {
         self.tls.alpn_protocol()
     }
 
-    /// The peer's certificates, leaf first; empty if it showed none.
+    /// Returns the peer's certificates, leaf first; empty if it sent none.
     #[must_use]
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         self.tls.peer_certificates().unwrap_or_default()
     }
 
-    /// On a server: the name the client asked for (SNI).
+    /// Returns the server name that the client sent (SNI); `None` on a client.
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         match &*self.tls {
@@ -308,8 +304,7 @@ impl Session {
     /// Fills `out` with key material bound to this connection (RFC 8446 §7.5).
     ///
     /// # Errors
-    /// Before the handshake is complete, or if `out` is longer than HKDF can
-    /// give.
+    /// If the handshake is not complete, or `out` is longer than HKDF allows.
     pub fn export_keying_material(
         &self,
         out: &mut [u8],
@@ -322,29 +317,29 @@ impl Session {
             .map_err(|error| TransportError::new(Code::INTERNAL_ERROR, alert::reason(&error)))
     }
 
-    /// The cipher suite, as TLS names it.
+    /// Returns the name of the cipher suite in TLS.
     #[must_use]
     pub fn cipher(&self) -> Option<&'static str> {
         self.tls.negotiated_cipher_suite()?.suite().as_str()
     }
 
-    /// The key exchange, as TLS names it.
+    /// Returns the name of the key exchange group in TLS.
     #[must_use]
     pub fn group(&self) -> Option<&'static str> {
         self.tls.negotiated_key_exchange_group()?.name().as_str()
     }
 
-    /// Whether an earlier session was resumed.
+    /// Returns whether the handshake resumed an earlier session.
     #[must_use]
     pub fn resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// What to keep when the session is dropped, which frees some ten
-    /// kilobytes. Key material has to be exported before.
+    /// Returns what is kept when the session is dropped, which frees about ten kilobytes. Keying
+    /// material has to be exported before.
     #[must_use]
-    pub fn summary(&self) -> Summary {
-        Summary {
+    pub fn summary(&self) -> HandshakeSummary {
+        HandshakeSummary {
             alpn: self.alpn().map(<[u8]>::to_vec),
             server_name: self.server_name().map(str::to_owned),
             peer_certificates: self.peer_certificates().to_vec(),

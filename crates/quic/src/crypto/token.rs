@@ -1,14 +1,13 @@
-//! Address-validation tokens (RFC 9000 §8.1): what a server seals, hands to a
-//! client, forgets, and believes when it comes back.
+//! Address-validation tokens (RFC 9000 §8.1). They are sealed, so that a server needs no memory
+//! of those it has sent.
 //!
 //! ```text
 //! token   kind (1) ‖ salt (12) ‖ nonce (12) ‖ AES-256-GCM(fields) ‖ tag (16)
 //! key     HKDF-SHA256(master secret), expanded with kind and salt
 //! ```
 //!
-//! Every token has a key of its own: with one key and 96-bit random nonces,
-//! servers that share a master secret could not hand out more than 2^32 Retry
-//! tokens, an hour's worth of a flood.
+//! Every token has its own key: with one key and 96-bit random nonces, servers that share a
+//! master secret could not send more than 2^32 Retry tokens, which a flood needs in an hour.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -19,19 +18,19 @@ use super::keys::TAG_LEN;
 use crate::cid::ConnectionId;
 use crate::wire::Reader;
 
-/// How long a Retry token is good, in seconds: the client answers at once, but
-/// may have to retransmit (RFC 9000 §8.1.4 asks for a short time).
+/// Lifetime of a Retry token in seconds. The client answers at once, but may have to retransmit
+/// (RFC 9000 §8.1.4 asks for a short time).
 pub const RETRY_LIFETIME: u64 = 15;
-/// How long a NEW_TOKEN token is good, in seconds: two weeks.
+/// Lifetime of a NEW_TOKEN token in seconds: two weeks.
 pub const ADDRESS_LIFETIME: u64 = 14 * 24 * 60 * 60;
-/// How far the clocks of servers that share a key may be apart, in seconds.
+/// Largest accepted difference between the clocks of servers that share a key, in seconds.
 const CLOCK_SKEW: u64 = 60;
 
 const SALT_LEN: usize = 12;
 /// Kind, salt and nonce.
 const PREFIX_LEN: usize = 1 + SALT_LEN + aead::NONCE_LEN;
 
-/// What a token was given out in.
+/// Where a token was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenKind {
     /// A Retry packet.
@@ -62,13 +61,13 @@ impl TokenKind {
 pub struct RetryToken {
     /// When it was made, in Unix seconds.
     pub issued: u64,
-    /// Whom it was sent to.
+    /// The address that it was sent to.
     pub client: SocketAddr,
     /// The Destination Connection ID of the first Initial, for the
     /// `original_destination_connection_id` parameter.
     pub original_dcid: ConnectionId,
     /// The Source Connection ID of the Retry: the client's next Initial must
-    /// be addressed to it, and `retry_source_connection_id` repeat it.
+    /// be addressed to it, and `retry_source_connection_id` has to repeat it.
     pub retry_scid: ConnectionId,
 }
 
@@ -77,13 +76,13 @@ pub struct RetryToken {
 pub struct AddressToken {
     /// When it was made, in Unix seconds.
     pub issued: u64,
-    /// Whom it was sent to; the port is free to change.
+    /// The IP address that it was sent to. The port may change.
     pub ip: IpAddr,
-    /// Random: tells tokens apart, for [`ReplayFilter`](super::ReplayFilter).
+    /// A random number that identifies the token, for [`ReplayFilter`](super::ReplayFilter).
     pub id: [u8; 16],
 }
 
-/// A token that proved genuine, current, and this client's.
+/// A token that is genuine, valid now, and was issued to this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// From a Retry packet.
@@ -92,30 +91,30 @@ pub enum Token {
     Address(AddressToken),
 }
 
-/// Why a token proves nothing.
+/// Why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not the form of our tokens.
-    #[error("not one of our tokens")]
+    /// The token does not have the form of our tokens.
+    #[error("malformed token")]
     Malformed,
-    /// Does not authenticate: changed, made up, or sealed with another key.
-    #[error("token is forged or was sealed with another key")]
+    /// The token does not authenticate: it was changed, forged, or sealed with another key.
+    #[error("token was not issued with this server's key")]
     Forged,
-    /// Genuine but too old.
+    /// The token is genuine but too old.
     #[error("token expired")]
     Expired(TokenKind),
-    /// Genuine but made later than now: some clock is wrong.
-    #[error("token is from the future")]
+    /// The token is genuine but issued in the future: a clock is wrong.
+    #[error("token has an issue time in the future")]
     FromTheFuture(TokenKind),
-    /// Genuine but given to somebody else.
-    #[error("token was given to another address")]
+    /// The token is genuine but was issued to another address.
+    #[error("token was issued to another address")]
     WrongAddress(TokenKind),
 }
 
 impl TokenError {
-    /// Whether to refuse the connection with INVALID_TOKEN: the client answers
-    /// our own Retry, and would not be helped by a second. All other bad
-    /// tokens are treated as absent (RFC 9000 §8.1.3).
+    /// Returns whether to refuse the connection with INVALID_TOKEN. This is so when the client
+    /// answers our Retry, because a second one would not help. All other invalid tokens are
+    /// treated as absent (RFC 9000 §8.1.3).
     #[must_use]
     pub fn is_invalid_retry(self) -> bool {
         match self {
@@ -135,8 +134,8 @@ pub struct TokenKey {
 }
 
 impl TokenKey {
-    /// From a 32-byte master secret. Tokens outlive a restart, and are good at
-    /// every server, that uses the same.
+    /// Creates a key from a 32-byte master secret. Tokens are valid across restarts and servers
+    /// that use the same secret.
     #[must_use]
     pub fn new(master: &[u8; 32]) -> Self {
         Self {
@@ -146,8 +145,7 @@ impl TokenKey {
         }
     }
 
-    /// Other lifetimes than [`RETRY_LIFETIME`] and [`ADDRESS_LIFETIME`], in
-    /// seconds.
+    /// Sets the lifetimes in seconds. Default: [`RETRY_LIFETIME`] and [`ADDRESS_LIFETIME`].
     #[must_use]
     pub fn with_lifetimes(mut self, retry: u64, address: u64) -> Self {
         self.retry_lifetime = retry;
@@ -155,7 +153,7 @@ impl TokenKey {
         self
     }
 
-    /// Appends a Retry token to `out`. `rng` must be unpredictable.
+    /// Appends a sealed Retry token to `out`. `rng` must be unpredictable.
     pub fn seal_retry(&self, token: &RetryToken, rng: &mut dyn RngCore, out: &mut Vec<u8>) {
         self.seal(TokenKind::Retry, rng, out, |out| {
             out.extend_from_slice(&token.issued.to_be_bytes());
@@ -166,8 +164,8 @@ impl TokenKey {
         });
     }
 
-    /// Appends a NEW_TOKEN token to `out`. `rng` must be unpredictable; the
-    /// `id` of the token too, so that clients cannot be told apart by it.
+    /// Appends a sealed NEW_TOKEN token to `out`. `rng` and the `id` of the token must be
+    /// unpredictable, so that tokens do not identify clients.
     pub fn seal_address(&self, token: &AddressToken, rng: &mut dyn RngCore, out: &mut Vec<u8>) {
         self.seal(TokenKind::Address, rng, out, |out| {
             out.extend_from_slice(&token.issued.to_be_bytes());
@@ -179,10 +177,10 @@ impl TokenKey {
     /// Opens a token that `client` sent, at wall time `now` in Unix seconds.
     ///
     /// # Errors
-    /// Whatever makes the token no proof of the client's address.
+    /// If the token does not prove the client's address.
     pub fn open(&self, token: &[u8], now: u64, client: SocketAddr) -> Result<Token, TokenError> {
         let (kind, fields) = self.decrypt(token)?;
-        // Only another version of this code could have sealed something else.
+        // It was sealed with our key, so only another version of this code could cause this.
         let token = read_fields(kind, &mut Reader::new(&fields)).ok_or(TokenError::Malformed)?;
         let (issued, lifetime, same_address) = match &token {
             Token::Retry(retry) => (
@@ -278,11 +276,11 @@ impl core::fmt::Debug for TokenKey {
     }
 }
 
-/// The longest token this module makes: a Retry token for an IPv6 address and
-/// two connection IDs of 20 bytes.
+/// Length of the longest token in bytes: a Retry token for an IPv6 address and two connection
+/// IDs of 20 bytes.
 pub const MAX_TOKEN_LEN: usize = PREFIX_LEN + 8 + 17 + 2 + 2 * 21 + TAG_LEN;
 
-/// An IPv4 address by its own name, also on a dual-stack socket.
+/// Turns an IPv4-mapped IPv6 address, as a dual-stack socket reports it, into IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -47,7 +47,7 @@ fn sealed_address(key: &TokenKey) -> Vec<u8> {
 }
 
 #[test]
-fn tokens_survive_a_restart_with_the_same_key() {
+fn token_is_valid_after_restart_with_same_key() {
     let before = TokenKey::new(&[1; 32]);
     let after = TokenKey::new(&[1; 32]);
     let opened = after.open(&sealed_retry(&before), NOW, client());
@@ -57,14 +57,14 @@ fn tokens_survive_a_restart_with_the_same_key() {
 }
 
 #[test]
-fn another_key_opens_nothing() {
+fn token_of_other_key_is_rejected() {
     let token = sealed_retry(&TokenKey::new(&[1; 32]));
     let result = TokenKey::new(&[2; 32]).open(&token, NOW, client());
     assert_eq!(result, Err(TokenError::Forged));
 }
 
 #[test]
-fn a_token_is_good_for_its_time() {
+fn token_is_valid_for_its_lifetime() {
     let key = TokenKey::new(&[1; 32]);
     let (retry, address) = (sealed_retry(&key), sealed_address(&key));
     let open = |token: &[u8], now| key.open(token, now, client()).err();
@@ -90,7 +90,7 @@ fn a_token_is_good_for_its_time() {
 }
 
 #[test]
-fn a_retry_token_binds_address_and_port_and_the_other_only_the_address() {
+fn retry_token_binds_ip_and_port_and_address_token_only_ip() {
     let key = TokenKey::new(&[1; 32]);
     let (retry, address) = (sealed_retry(&key), sealed_address(&key));
     let other_port = SocketAddr::new(client().ip(), 1);
@@ -106,7 +106,7 @@ fn a_retry_token_binds_address_and_port_and_the_other_only_the_address() {
 }
 
 #[test]
-fn an_ipv4_client_is_the_same_on_a_dual_stack_socket() {
+fn ipv4_mapped_address_matches_ipv4_token() {
     let key = TokenKey::new(&[1; 32]);
     let mapped: SocketAddr = "[::ffff:192.0.2.1]:4433".parse().unwrap();
     assert!(key.open(&sealed_retry(&key), NOW, mapped).is_ok());
@@ -120,7 +120,7 @@ fn an_ipv4_client_is_the_same_on_a_dual_stack_socket() {
 }
 
 #[test]
-fn only_a_spoiled_answer_to_our_retry_closes() {
+fn only_invalid_retry_token_closes_connection() {
     let key = TokenKey::new(&[1; 32]);
     let error = |token: &[u8], now| key.open(token, now, client()).unwrap_err();
     assert!(error(&sealed_retry(&key), NOW + 99).is_invalid_retry());
@@ -132,7 +132,7 @@ fn only_a_spoiled_answer_to_our_retry_closes() {
 }
 
 #[test]
-fn a_token_of_one_kind_is_not_one_of_the_other() {
+fn token_of_one_kind_is_rejected_as_the_other() {
     let key = TokenKey::new(&[1; 32]);
     let mut token = sealed_address(&key);
     token[0] = TokenKind::Retry.byte();
@@ -140,7 +140,7 @@ fn a_token_of_one_kind_is_not_one_of_the_other() {
 }
 
 #[test]
-fn the_longest_token_is_known() {
+fn longest_token_has_documented_length() {
     let key = TokenKey::new(&[1; 32]);
     let mut token = Vec::new();
     let longest = RetryToken {
@@ -154,7 +154,7 @@ fn the_longest_token_is_known() {
 
 proptest! {
     #[test]
-    fn a_changed_bit_never_opens(at in any::<prop::sample::Index>(), bit in 0u8..8, retry: bool) {
+    fn token_with_changed_bit_is_rejected(at in any::<prop::sample::Index>(), bit in 0u8..8, retry: bool) {
         let key = TokenKey::new(&[1; 32]);
         let mut token = if retry { sealed_retry(&key) } else { sealed_address(&key) };
         let at = at.index(token.len());
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_or_random_token_never_opens(len in 0usize..100, random in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn truncated_or_random_token_is_rejected(len in 0usize..100, random in prop::collection::vec(any::<u8>(), 0..200)) {
         let key = TokenKey::new(&[1; 32]);
         let token = sealed_retry(&key);
         let len = len.min(token.len() - 1);

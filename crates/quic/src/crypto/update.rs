@@ -1,7 +1,7 @@
-//! 1-RTT keys over their generations (RFC 9001 §6) and their limits (§6.6).
+//! 1-RTT keys over all key updates (RFC 9001 §6), and their usage limits (§6.6).
 //!
 //! A generation is a set of packet keys; its lowest bit is the Key Phase bit.
-//! Sending and receiving move up on their own, never more than one apart:
+//! Sending and receiving advance independently, never more than one generation apart:
 //!
 //! ```text
 //! we initiate           local + 1
@@ -10,16 +10,15 @@
 //! the peer initiates    remote + 1, local + 1 at once
 //! ```
 //!
-//! Of the receive keys the current, the next and, for a while, the previous
-//! ones are kept. The next ones are there before they are needed, so that a
-//! packet costs the same time to refuse whatever its phase (RFC 9001 §9.5);
-//! those after them are derived once a genuine packet has called for it, which
-//! §6.3 permits. The next send key has no such secret to keep, so it is derived
-//! when it is needed: a context takes 600 bytes, most connections never update.
+//! Of the receive keys the current, the next and, for a while, the previous ones are kept. The
+//! next ones exist before they are needed, so that rejecting a packet takes the same time in
+//! either phase (RFC 9001 §9.5). The ones after them are derived when a genuine packet needs
+//! them, which §6.3 permits. For the next send key there is no such timing to hide, so it is
+//! derived when it is needed: a cipher takes 600 bytes, and most connections never update.
 
 use rustls::quic::Secrets;
 
-use super::generation::{Local, Previous, Remote, Which};
+use super::generation::{KeyChoice, PreviousKeys, ReceiveKeys, SendKeys};
 use super::header_key::HeaderKey;
 use super::keys::{self, Unprotected};
 use super::packet_key::PacketKey;
@@ -30,25 +29,25 @@ use crate::error::{Code, TransportError};
 /// The Key Phase bit of a short header (RFC 9000 §17.3.1).
 pub(crate) const KEY_PHASE: u8 = 0x04;
 
-/// Sealed packets kept in reserve below the confidentiality limit, so that a
-/// connection which cannot update its keys can still say why it closes.
+/// Packets kept in reserve below the confidentiality limit, so that a connection that cannot
+/// update its keys can still send CONNECTION_CLOSE.
 const CLOSING_RESERVE: u64 = 128;
 
-/// A packet that opened.
+/// A successfully decrypted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedPacket {
     /// Length of the payload, which starts after the header.
     pub len: usize,
     /// The generation that sealed it; for [`OneRttKeys::on_ack`].
     pub generation: u64,
-    /// Whether it was the first of its generation. The caller then sets the
-    /// end of the previous one with [`OneRttKeys::retain_previous_until`].
+    /// Whether it is the first of its generation. The caller then sets the end of the previous
+    /// generation with [`OneRttKeys::retain_previous_until`].
     pub updated: bool,
 }
 
 /// Why a key update cannot be initiated now (RFC 9001 §6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UpdateRefused {
+pub enum KeyUpdateError {
     /// The handshake is not confirmed.
     #[error("the handshake is not confirmed")]
     NotConfirmed,
@@ -65,13 +64,13 @@ pub enum UpdateRefused {
 pub struct OneRttKeys {
     local_header: HeaderKey,
     remote_header: HeaderKey,
-    local: Local,
-    remote: Remote,
-    previous: Option<Box<Previous>>,
-    /// The receive key after `remote`; `None` from [`rest`](OneRttKeys::rest) to
-    /// the next packet.
+    local: SendKeys,
+    remote: ReceiveKeys,
+    previous: Option<Box<PreviousKeys>>,
+    /// The receive key after `remote`; `None` after
+    /// [`release_ciphers`](OneRttKeys::release_ciphers), until the next packet.
     next: Option<Box<PacketKey>>,
-    /// Those of the generation after `remote`.
+    /// The secrets of the generation after `remote`.
     secrets: Secrets,
     confirmed: bool,
     failed: u64,
@@ -81,23 +80,23 @@ pub struct OneRttKeys {
 }
 
 impl OneRttKeys {
-    /// From what TLS gives: the first generation and the secrets of the second.
+    /// Creates them from the output of TLS: the first generation, and the secrets of the second.
     ///
     /// # Errors
-    /// `INTERNAL_ERROR` if the keys are not made by a [`Suite`](super::Suite): the
-    /// TLS settings come from elsewhere than [`ClientCrypto`](super::ClientCrypto)
-    /// and [`ServerCrypto`](super::ServerCrypto).
+    /// `INTERNAL_ERROR` if the keys were not made by a [`Suite`](super::Suite), because the TLS
+    /// configuration was not built by [`ClientCrypto`](super::ClientCrypto) or
+    /// [`ServerCrypto`](super::ServerCrypto).
     pub fn new(keys: &rustls::quic::Keys, secrets: Secrets) -> Result<Self, TransportError> {
         let confidentiality_limit = keys.local.packet.confidentiality_limit();
         let integrity_limit = keys.remote.packet.integrity_limit();
         let next = Some(receive_key(&secrets)?);
-        let header = |key| HeaderKey::from_rustls(key).ok_or_else(foreign_keys);
-        let packet = |key| PacketKey::from_rustls(key).ok_or_else(foreign_keys);
+        let header = |key| HeaderKey::from_rustls(key).ok_or_else(unsupported_keys);
+        let packet = |key| PacketKey::from_rustls(key).ok_or_else(unsupported_keys);
         Ok(Self {
             local_header: header(&*keys.local.header)?,
             remote_header: header(&*keys.remote.header)?,
-            local: Local::new(packet(&*keys.local.packet)?, 0),
-            remote: Remote {
+            local: SendKeys::new(packet(&*keys.local.packet)?, 0),
+            remote: ReceiveKeys {
                 key: packet(&*keys.remote.packet)?,
                 generation: 0,
                 floor: 0,
@@ -114,24 +113,24 @@ impl OneRttKeys {
         })
     }
 
-    /// The handshake is confirmed (RFC 9001 §4.1.2): updates may begin.
+    /// Called when the handshake is confirmed (RFC 9001 §4.1.2): allows key updates.
     pub fn on_handshake_confirmed(&mut self) {
         self.confirmed = true;
     }
 
-    /// Update after sealing this many packets with a key; half the
-    /// confidentiality limit by default, and never more than that.
+    /// Sets the number of packets sealed with a key before it is updated. Default and maximum:
+    /// half the confidentiality limit.
     pub fn set_update_after(&mut self, packets: u64) {
         self.update_after = packets.clamp(1, self.confidentiality_limit / 2);
     }
 
-    /// The generation that seals now, from 0.
+    /// Returns the generation that seals packets now, from 0.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.local.generation
     }
 
-    /// Packets that failed to open so far.
+    /// Returns the number of packets that have failed to open.
     #[must_use]
     pub fn failed_opens(&self) -> u64 {
         self.failed
@@ -178,8 +177,8 @@ impl OneRttKeys {
 
     #[cold]
     fn update_before_the_limit(&mut self) -> Result<(), TransportError> {
-        // The wait of three PTOs is advice, the limit is not: only what
-        // protects the peer from losing track of the keys counts here.
+        // Waiting three PTOs is only a recommendation, the limit is not. So this checks only what
+        // keeps the peer able to follow the keys.
         match self.may_update() {
             Ok(()) => self.advance_local()?,
             Err(_) if self.local.sealed >= self.confidentiality_limit => {
@@ -190,8 +189,8 @@ impl OneRttKeys {
         Ok(())
     }
 
-    /// Whether the connection should close because its keys wear out and
-    /// cannot be updated (RFC 9001 §6.6); leaves enough to seal the close.
+    /// Checks that the connection need not close because its keys are used up and cannot be
+    /// updated (RFC 9001 §6.6). Fails early enough to seal the close.
     ///
     /// # Errors
     /// `AEAD_LIMIT_REACHED`.
@@ -203,30 +202,30 @@ impl OneRttKeys {
         Ok(())
     }
 
-    /// Starts a key update: every packet sealed from here on uses new keys.
+    /// Starts a key update: every packet sealed from now on uses new keys.
     ///
     /// # Errors
     /// If RFC 9001 §6.1 does not permit it yet, or it would come less than
     /// three PTOs after the last (§6.5).
-    pub fn initiate_update(&mut self, now: Instant) -> Result<(), UpdateRefused> {
+    pub fn initiate_update(&mut self, now: Instant) -> Result<(), KeyUpdateError> {
         self.discard_previous(now);
         self.may_update()?;
         if self.previous.is_some() {
-            return Err(UpdateRefused::TooSoon);
+            return Err(KeyUpdateError::TooSoon);
         }
         // Does not fail: TLS makes keys as it made the first ones.
         self.advance_local()
-            .map_err(|_| UpdateRefused::NotConfirmed)
+            .map_err(|_| KeyUpdateError::NotConfirmed)
     }
 
-    fn may_update(&self) -> Result<(), UpdateRefused> {
+    fn may_update(&self) -> Result<(), KeyUpdateError> {
         if !self.confirmed {
-            return Err(UpdateRefused::NotConfirmed);
+            return Err(KeyUpdateError::NotConfirmed);
         }
         let first_update = self.local.generation == 0;
         let answered = self.local.generation == self.remote.generation;
         if !(first_update || answered && self.local.acknowledged) {
-            return Err(UpdateRefused::NotAcknowledged);
+            return Err(KeyUpdateError::NotAcknowledged);
         }
         Ok(())
     }
@@ -236,13 +235,13 @@ impl OneRttKeys {
         // of one generation: the secrets are those of the one after it.
         debug_assert_eq!(self.local.generation, self.remote.generation);
         let key = self.secrets.clone().next_packet_keys().local;
-        let key = PacketKey::from_rustls(&*key).ok_or_else(foreign_keys)?;
-        self.local = Local::new(key, self.local.generation.saturating_add(1));
+        let key = PacketKey::from_rustls(&*key).ok_or_else(unsupported_keys)?;
+        self.local = SendKeys::new(key, self.local.generation.saturating_add(1));
         Ok(())
     }
 
-    /// The peer acknowledged `largest`, in a packet of the generation `carrier`
-    /// ([`Opened::generation`]).
+    /// Called when the peer acknowledges `largest` in a packet of the generation `carrier`
+    /// ([`OpenedPacket::generation`]).
     ///
     /// # Errors
     /// `KEY_UPDATE_ERROR` if the peer acknowledges packets of a generation
@@ -253,22 +252,22 @@ impl OneRttKeys {
         }
         if carrier < self.local.generation {
             return Err(update_error(
-                "acknowledged packets with new keys in a packet with old keys",
+                "acknowledgment of packets with new keys in a packet with old keys",
             ));
         }
         self.local.acknowledged = true;
         Ok(())
     }
 
-    /// As [`Direction::unprotect_header`](super::keys::Direction::unprotect_header).
+    /// Same as [`Direction::unprotect_header`](super::keys::Direction::unprotect_header).
     #[inline]
     pub fn unprotect_header(&self, packet: &mut [u8], pn_offset: usize) -> Option<Unprotected> {
         keys::unprotect(&self.remote_header, packet, pn_offset)
     }
 
-    /// Decrypts what follows the header in place, by the keys that the Key
-    /// Phase bit and the full packet number `pn` call for. `Ok(None)` if it
-    /// does not authenticate: the bytes after the header are then worthless.
+    /// Decrypts the payload in place with the keys that the Key Phase bit and the full packet
+    /// number `pn` call for. Returns `Ok(None)` if it does not authenticate; the bytes after the
+    /// header are then undefined.
     ///
     /// # Errors
     /// `KEY_UPDATE_ERROR` if a genuine packet breaks the order of generations;
@@ -279,24 +278,24 @@ impl OneRttKeys {
         pn: u64,
         packet: &mut [u8],
         header_len: usize,
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let Some(first) = packet.first() else {
             return Ok(None);
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
-        // Before any packet, whatever its phase: the time says nothing about it.
+        // Before every packet, whatever its phase, so that the time does not reveal the phase.
         let (secrets, remote) = (&self.secrets, &self.remote);
         let next = match &mut self.next {
             Some(next) => next,
             none => {
-                remote.key.warm();
+                remote.key.make_cipher();
                 none.insert(receive_key(secrets)?)
             }
         };
         let key = match (which, &self.previous) {
-            (Which::Current, _) => &self.remote.key,
-            (Which::Previous, Some(previous)) => &previous.key,
-            (Which::Previous, None) | (Which::Next, _) => next,
+            (KeyChoice::Current, _) => &self.remote.key,
+            (KeyChoice::Previous, Some(previous)) => &previous.key,
+            (KeyChoice::Previous, None) | (KeyChoice::Next, _) => next,
         };
         match keys::open(key, pn, packet, header_len) {
             Some(len) => self.accept(which, pn, len).map(Some),
@@ -304,28 +303,32 @@ impl OneRttKeys {
         }
     }
 
-    /// The other phase is the previous generation below the packet numbers of
-    /// the current one and the next above (RFC 9001 §6.5), so that old keys
-    /// never open a packet above new ones. Once the previous keys are gone the
-    /// next ones take their place in the attempt, which cannot succeed but
-    /// takes the same time.
+    /// Selects the keys for a packet. A packet of the other phase belongs to the previous
+    /// generation if its number is below those of the current one, otherwise to the next
+    /// (RFC 9001 §6.5), so old keys never open a packet above new ones. When the previous keys
+    /// are gone, the next ones are tried instead, which fails but takes the same time.
     #[inline]
-    fn select(&self, pn: u64, phase: u64) -> Which {
+    fn select(&self, pn: u64, phase: u64) -> KeyChoice {
         if phase == self.remote.generation & 1 {
-            return Which::Current;
+            return KeyChoice::Current;
         }
         match (&self.previous, self.remote.seen) {
-            (Some(_), Some(seen)) if pn < seen.lowest => Which::Previous,
-            _ => Which::Next,
+            (Some(_), Some(seen)) if pn < seen.lowest => KeyChoice::Previous,
+            _ => KeyChoice::Next,
         }
     }
 
     #[inline]
-    fn accept(&mut self, which: Which, pn: u64, len: usize) -> Result<Opened, TransportError> {
+    fn accept(
+        &mut self,
+        which: KeyChoice,
+        pn: u64,
+        len: usize,
+    ) -> Result<OpenedPacket, TransportError> {
         let floor = match (which, &self.previous) {
-            (Which::Previous, Some(previous)) => previous.floor,
-            (Which::Next, _) => self.remote.above(),
-            (Which::Current, _) | (Which::Previous, None) => self.remote.floor,
+            (KeyChoice::Previous, Some(previous)) => previous.floor,
+            (KeyChoice::Next, _) => self.remote.next_floor(),
+            (KeyChoice::Current, _) | (KeyChoice::Previous, None) => self.remote.floor,
         };
         if pn < floor {
             return Err(update_error(
@@ -333,26 +336,27 @@ impl OneRttKeys {
             ));
         }
         let generation = match which {
-            Which::Previous => self.remote.generation.saturating_sub(1),
-            Which::Current => self.remote.generation,
-            Which::Next => {
+            KeyChoice::Previous => self.remote.generation.saturating_sub(1),
+            KeyChoice::Current => self.remote.generation,
+            KeyChoice::Next => {
                 self.promote()?;
                 self.remote.generation
             }
         };
-        if which == Which::Previous {
+        if which == KeyChoice::Previous {
             self.remote.floor = self.remote.floor.max(pn.saturating_add(1));
         } else {
-            self.remote.note(pn);
+            self.remote.record(pn);
         }
-        Ok(Opened {
+        Ok(OpenedPacket {
             len,
             generation,
-            updated: which == Which::Next,
+            updated: which == KeyChoice::Next,
         })
     }
 
-    /// A packet of the next generation is genuine: the peer has updated.
+    /// Makes the next generation the current one, after a genuine packet of it: the peer has
+    /// updated its keys.
     #[cold]
     fn promote(&mut self) -> Result<(), TransportError> {
         let peer_initiated = self.local.generation == self.remote.generation;
@@ -366,13 +370,13 @@ impl OneRttKeys {
         }
         let promoted = self.secrets.next_packet_keys().remote;
         let next = Some(receive_key(&self.secrets)?);
-        let floor = self.remote.above();
+        let floor = self.remote.next_floor();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
         let fresh = match core::mem::replace(&mut self.next, next) {
             Some(fresh) => fresh,
-            None => Box::new(PacketKey::from_rustls(&*promoted).ok_or_else(foreign_keys)?),
+            None => Box::new(PacketKey::from_rustls(&*promoted).ok_or_else(unsupported_keys)?),
         };
-        self.previous = Some(Box::new(Previous {
+        self.previous = Some(Box::new(PreviousKeys {
             key: core::mem::replace(&mut self.remote.key, *fresh),
             floor: old_floor,
             discard_at: None,
@@ -399,11 +403,11 @@ impl OneRttKeys {
     ///
     /// # Errors
     /// `AEAD_LIMIT_REACHED`.
-    pub(crate) fn note_failed_open(&mut self) -> Result<(), TransportError> {
+    pub(crate) fn count_failed_open(&mut self) -> Result<(), TransportError> {
         self.on_failed_open()
     }
 
-    /// Sets when the previous receive keys go: three PTOs after the first
+    /// Sets when the previous receive keys are discarded: three PTOs after the first
     /// packet of the current ones (RFC 9001 §6.5).
     pub fn retain_previous_until(&mut self, at: Instant) {
         if let Some(previous) = &mut self.previous {
@@ -411,28 +415,27 @@ impl OneRttKeys {
         }
     }
 
-    /// Gives back the memory of the ciphers until a packet comes or goes. The
-    /// first one then pays for making them anew, which tells an observer that the
-    /// connection rested and nothing about key phases. Forged ones too: what they
-    /// had made stays, so a second costs nothing.
-    pub fn rest(&mut self) {
+    /// Frees the ciphers until a packet is sent or received. The first packet then creates all of
+    /// them, which tells an observer that the connection was idle and nothing about key phases.
+    /// Forged packets do so too, but only once.
+    pub fn release_ciphers(&mut self) {
         self.next = None;
-        self.local.key.rest();
-        self.remote.key.rest();
-        self.local_header.rest();
-        self.remote_header.rest();
+        self.local.key.release_cipher();
+        self.remote.key.release_cipher();
+        self.local_header.release_cipher();
+        self.remote_header.release_cipher();
         if let Some(previous) = &mut self.previous {
-            previous.key.rest();
+            previous.key.release_cipher();
         }
     }
 
-    /// When [`discard_previous`](Self::discard_previous) has something to do.
+    /// Returns when to call [`discard_previous`](Self::discard_previous).
     #[must_use]
     pub fn discard_at(&self) -> Option<Instant> {
         self.previous.as_ref()?.discard_at
     }
 
-    /// Discards the previous receive keys if their time has come.
+    /// Discards the previous receive keys if it is time.
     pub fn discard_previous(&mut self, now: Instant) {
         if self.discard_at().is_some_and(|at| at <= now) {
             self.previous = None;
@@ -440,26 +443,26 @@ impl OneRttKeys {
     }
 }
 
-/// The receive key of the generation that `secrets` are for.
+/// Derives the receive key of the generation of `secrets`.
 #[cold]
 fn receive_key(secrets: &Secrets) -> Result<Box<PacketKey>, TransportError> {
     let key = secrets.clone().next_packet_keys().remote;
-    let key = Box::new(PacketKey::from_rustls(&*key).ok_or_else(foreign_keys)?);
-    key.warm();
+    let key = Box::new(PacketKey::from_rustls(&*key).ok_or_else(unsupported_keys)?);
+    key.make_cipher();
     Ok(key)
 }
 
 #[cold]
-fn foreign_keys() -> TransportError {
+fn unsupported_keys() -> TransportError {
     TransportError::new(
         Code::INTERNAL_ERROR,
-        "TLS settings not made by ClientCrypto or ServerCrypto: packet keys of another make",
+        "unsupported packet keys: the TLS configuration was not built by ClientCrypto or ServerCrypto",
     )
 }
 
 #[cfg(feature = "testing")]
 impl OneRttKeys {
-    /// Seals with the next generation from now on, permitted or not.
+    /// Seals with the next generation from now on, whether permitted or not.
     pub(crate) fn force_update(&mut self) {
         let mut secrets = self.secrets.clone();
         let ahead = self.local.generation.saturating_sub(self.remote.generation);
@@ -468,7 +471,7 @@ impl OneRttKeys {
         }
         let key = secrets.next_packet_keys().local;
         if let Some(key) = PacketKey::from_rustls(&*key) {
-            self.local = Local::new(key, self.local.generation.saturating_add(1));
+            self.local = SendKeys::new(key, self.local.generation.saturating_add(1));
         }
     }
 

@@ -29,7 +29,10 @@ fn sealed(keys: &mut OneRttKeys, pn: u32) -> Vec<u8> {
     packet
 }
 
-fn open(keys: &mut OneRttKeys, mut packet: Vec<u8>) -> Result<Option<Opened>, TransportError> {
+fn open(
+    keys: &mut OneRttKeys,
+    mut packet: Vec<u8>,
+) -> Result<Option<OpenedPacket>, TransportError> {
     let number = keys.unprotect_header(&mut packet, 1).unwrap();
     let opened = keys.open(number.truncated.into(), &mut packet, HEADER_LEN)?;
     if let Some(opened) = opened {
@@ -38,11 +41,11 @@ fn open(keys: &mut OneRttKeys, mut packet: Vec<u8>) -> Result<Option<Opened>, Tr
     Ok(opened)
 }
 
-fn opens(keys: &mut OneRttKeys, packet: Vec<u8>) -> Opened {
+fn opens(keys: &mut OneRttKeys, packet: Vec<u8>) -> OpenedPacket {
     open(keys, packet).unwrap().expect("a genuine packet")
 }
 
-fn code(result: Result<Option<Opened>, TransportError>) -> Code {
+fn code(result: Result<Option<OpenedPacket>, TransportError>) -> Code {
     result.unwrap_err().code
 }
 
@@ -55,14 +58,14 @@ fn exchange(a: &mut OneRttKeys, b: &mut OneRttKeys, pn: u32) {
 }
 
 #[test]
-fn an_update_needs_confirmation_then_an_acknowledgment_then_time() {
+fn key_update_needs_confirmation_then_acknowledgment_then_three_ptos() {
     let (mut a, mut b) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
     let now = Instant::ZERO;
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotConfirmed));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::NotConfirmed));
     a.on_handshake_confirmed();
     a.initiate_update(now).unwrap();
     assert_eq!(a.generation(), 1);
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotAcknowledged));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::NotAcknowledged));
 
     let first = opens(&mut b, sealed(&mut a, 1));
     assert!(first.updated);
@@ -71,9 +74,9 @@ fn an_update_needs_confirmation_then_an_acknowledgment_then_time() {
     assert!(answer.updated);
     let end = now + Duration::from_secs(3);
     a.retain_previous_until(end);
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::NotAcknowledged));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::NotAcknowledged));
     a.on_ack(1, answer.generation).unwrap();
-    assert_eq!(a.initiate_update(now), Err(UpdateRefused::TooSoon));
+    assert_eq!(a.initiate_update(now), Err(KeyUpdateError::TooSoon));
     assert_eq!(a.discard_at(), Some(end));
     a.initiate_update(end).unwrap();
     assert_eq!((a.generation(), a.discard_at()), (2, None));
@@ -81,7 +84,7 @@ fn an_update_needs_confirmation_then_an_acknowledgment_then_time() {
 }
 
 #[test]
-fn the_phase_bit_follows_the_generation_and_the_header_key_does_not() {
+fn key_update_changes_phase_bit_and_keeps_header_key() {
     let (mut a, mut b) = confirmed();
     for generation in 0..5u32 {
         let packet = sealed(&mut a, 10 * generation);
@@ -96,12 +99,12 @@ fn the_phase_bit_follows_the_generation_and_the_header_key_does_not() {
 }
 
 #[test]
-fn keys_that_rested_follow_every_update() {
+fn released_ciphers_follow_every_key_update() {
     let (mut a, mut b) = confirmed();
     for generation in 0..5u32 {
         exchange(&mut a, &mut b, 10 * generation + 1);
-        a.rest();
-        b.rest();
+        a.release_ciphers();
+        b.release_ciphers();
         a.previous = None;
         a.initiate_update(Instant::ZERO).unwrap();
         // The first packet after the rest is of the next phase already.
@@ -116,40 +119,40 @@ fn keys_that_rested_follow_every_update() {
 /// Which ciphers are there: to seal with, to open with, for headers.
 fn warm(keys: &OneRttKeys) -> [bool; 4] {
     [
-        keys.local.key.is_warm(),
-        keys.remote.key.is_warm(),
-        keys.local_header.is_warm(),
-        keys.remote_header.is_warm(),
+        keys.local.key.has_cipher(),
+        keys.remote.key.has_cipher(),
+        keys.local_header.has_cipher(),
+        keys.remote_header.has_cipher(),
     ]
 }
 
 #[test]
-fn the_first_packet_after_a_rest_makes_all_receive_keys_whatever_its_phase() {
+fn first_packet_after_release_creates_receive_ciphers_of_both_phases() {
     let (mut a, mut b) = confirmed();
     let forge = |mut packet: Vec<u8>| {
         *packet.last_mut().unwrap() ^= 1;
         packet
     };
-    b.rest();
+    b.release_ciphers();
     opens(&mut b, sealed(&mut a, 1));
-    assert!(b.next.as_ref().is_some_and(|key| key.is_warm()));
+    assert!(b.next.as_ref().is_some_and(|key| key.has_cipher()));
     assert_eq!(warm(&b), [false, true, false, true]);
     a.initiate_update(Instant::ZERO).unwrap();
     for pn in 2..5 {
-        b.rest();
+        b.release_ciphers();
         assert_eq!((b.next.is_none(), warm(&b)), (true, [false; 4]));
         assert_eq!(open(&mut b, forge(sealed(&mut a, pn))).unwrap(), None);
-        assert!(b.next.as_ref().is_some_and(|key| key.is_warm()));
+        assert!(b.next.as_ref().is_some_and(|key| key.has_cipher()));
         assert_eq!(warm(&b), [false, true, false, true]);
     }
     assert!(opens(&mut b, sealed(&mut a, 5)).updated);
 }
 
 #[test]
-fn a_storm_of_forged_packets_makes_the_keys_once() {
+fn forged_packets_recreate_released_ciphers_once() {
     let (mut a, mut b) = confirmed();
     opens(&mut b, sealed(&mut a, 1));
-    b.rest();
+    b.release_ciphers();
     let mut made: Option<*const PacketKey> = None;
     for pn in 2..50 {
         let mut forged = sealed(&mut a, pn);
@@ -165,12 +168,12 @@ fn a_storm_of_forged_packets_makes_the_keys_once() {
 }
 
 #[test]
-fn late_packets_of_the_previous_keys_open_after_a_rest() {
+fn late_packet_of_previous_keys_opens_after_release() {
     let (mut a, mut b) = confirmed();
     let late = sealed(&mut a, 1);
     a.initiate_update(Instant::ZERO).unwrap();
     assert!(opens(&mut b, sealed(&mut a, 2)).updated);
-    b.rest();
+    b.release_ciphers();
     assert_eq!(opens(&mut b, late).generation, 0);
     assert_eq!(warm(&b), [false, true, false, true]);
     opens(&mut a, sealed(&mut b, 1));
@@ -178,7 +181,7 @@ fn late_packets_of_the_previous_keys_open_after_a_rest() {
 }
 
 #[test]
-fn a_late_packet_opens_while_its_keys_are_kept() {
+fn late_packet_opens_while_previous_keys_are_kept() {
     let (mut a, mut b) = confirmed();
     let late: Vec<_> = (1..=3).map(|pn| sealed(&mut a, pn)).collect();
     a.initiate_update(Instant::ZERO).unwrap();
@@ -196,7 +199,7 @@ fn a_late_packet_opens_while_its_keys_are_kept() {
 }
 
 #[test]
-fn both_ends_may_start_the_same_update() {
+fn simultaneous_key_update_by_both_ends_works() {
     let (mut a, mut b) = confirmed();
     a.initiate_update(Instant::ZERO).unwrap();
     b.initiate_update(Instant::ZERO).unwrap();
@@ -206,7 +209,7 @@ fn both_ends_may_start_the_same_update() {
 }
 
 #[test]
-fn two_updates_without_confirmation_are_an_error() {
+fn second_key_update_before_confirmation_is_an_error() {
     let (mut a, mut b) = confirmed();
     a.initiate_update(Instant::ZERO).unwrap();
     opens(&mut b, sealed(&mut a, 1));
@@ -219,7 +222,7 @@ fn two_updates_without_confirmation_are_an_error() {
 }
 
 #[test]
-fn new_keys_below_a_packet_with_old_ones_are_an_error() {
+fn newer_keys_with_lower_packet_number_are_an_error() {
     let (mut a, mut b) = confirmed();
     opens(&mut b, sealed(&mut a, 10));
     a.initiate_update(Instant::ZERO).unwrap();
@@ -228,7 +231,7 @@ fn new_keys_below_a_packet_with_old_ones_are_an_error() {
 }
 
 #[test]
-fn the_same_if_the_packet_with_old_keys_comes_late() {
+fn late_packet_of_old_keys_above_newer_keys_is_an_error() {
     let (mut a, mut b) = confirmed();
     let old = sealed(&mut a, 6);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -239,7 +242,7 @@ fn the_same_if_the_packet_with_old_keys_comes_late() {
 }
 
 #[test]
-fn old_keys_above_a_packet_with_new_ones_open_nothing() {
+fn old_keys_with_higher_packet_number_do_not_open() {
     let (mut a, mut b) = confirmed();
     let misplaced = sealed(&mut a, 20);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -248,7 +251,7 @@ fn old_keys_above_a_packet_with_new_ones_open_nothing() {
 }
 
 #[test]
-fn acknowledging_new_keys_in_a_packet_with_old_ones_is_an_error() {
+fn ack_of_new_keys_under_old_keys_is_an_error() {
     let (mut a, mut b) = confirmed();
     sealed(&mut a, 1);
     a.initiate_update(Instant::ZERO).unwrap();
@@ -261,7 +264,7 @@ fn acknowledging_new_keys_in_a_packet_with_old_ones_is_an_error() {
 }
 
 #[test]
-fn keys_update_themselves_before_they_wear_out() {
+fn keys_update_before_confidentiality_limit() {
     let (mut a, mut b) = confirmed();
     a.set_update_after(10);
     for pn in 1..=100 {
@@ -272,7 +275,7 @@ fn keys_update_themselves_before_they_wear_out() {
 }
 
 #[test]
-fn worn_out_keys_that_cannot_be_updated_stop_with_room_for_a_close() {
+fn keys_at_confidentiality_limit_keep_reserve_for_close() {
     let (mut a, _) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
     a.confidentiality_limit = CLOSING_RESERVE + 10;
     a.set_update_after(u64::MAX);
@@ -295,7 +298,7 @@ fn worn_out_keys_that_cannot_be_updated_stop_with_room_for_a_close() {
 }
 
 #[test]
-fn too_many_forgeries_end_the_connection() {
+fn forged_packets_over_integrity_limit_close_connection() {
     let (mut a, mut b) = confirmed();
     b.integrity_limit = 3;
     for pn in 0..3 {
@@ -305,14 +308,14 @@ fn too_many_forgeries_end_the_connection() {
     }
     opens(&mut b, sealed(&mut a, 7));
     assert_eq!(
-        b.note_failed_open().unwrap_err().code,
+        b.count_failed_open().unwrap_err().code,
         Code::AEAD_LIMIT_REACHED
     );
     assert_eq!(b.failed_opens(), 4);
 }
 
 #[test]
-fn a_forged_phase_bit_changes_nothing() {
+fn forged_key_phase_bit_changes_nothing() {
     let (mut a, mut b) = confirmed();
     let mut forged = sealed(&mut a, 1);
     forged[0] ^= KEY_PHASE;
@@ -324,7 +327,7 @@ fn a_forged_phase_bit_changes_nothing() {
 }
 
 #[test]
-fn chacha20_never_wears_out() {
+fn chacha20_has_no_confidentiality_limit() {
     let algorithms = Algorithms::default().with_suites(&[Suite::ChaCha20Poly1305]);
     let (client, server) = configs(&algorithms);
     let (mut a, mut b) = one_rtt_pair(&client, &server);
@@ -371,20 +374,20 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// A packet on its way, and what it says.
-struct Flying {
+struct InFlight {
     bytes: Vec<u8>,
     generation: u64,
     largest_received: Option<u64>,
 }
 
-struct End {
+struct Side {
     keys: OneRttKeys,
     next_pn: u32,
     largest_received: Option<u64>,
-    arriving: Vec<Flying>,
+    arriving: Vec<InFlight>,
 }
 
-impl End {
+impl Side {
     fn new(keys: OneRttKeys) -> Self {
         Self {
             keys,
@@ -394,10 +397,10 @@ impl End {
         }
     }
 
-    fn send(&mut self) -> Flying {
+    fn send(&mut self) -> InFlight {
         let bytes = sealed(&mut self.keys, self.next_pn);
         self.next_pn += 1;
-        Flying {
+        InFlight {
             bytes,
             generation: self.keys.generation(),
             largest_received: self.largest_received,
@@ -406,7 +409,7 @@ impl End {
 
     /// A genuine packet opens exactly if its keys are kept, and never is an
     /// error.
-    fn deliver(&mut self, packet: Flying) -> Result<(), TestCaseError> {
+    fn deliver(&mut self, packet: InFlight) -> Result<(), TestCaseError> {
         let at = self.keys.remote.generation;
         let keys_kept = match packet.generation {
             g if g + 1 == at => self.keys.previous.is_some(),
@@ -435,9 +438,9 @@ impl End {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn no_order_of_events_confuses_the_keys(steps in prop::collection::vec(step(), 1..300)) {
+    fn any_order_of_key_updates_keeps_packets_readable(steps in prop::collection::vec(step(), 1..300)) {
         let (a, b) = confirmed();
-        let mut ends = [End::new(a), End::new(b)];
+        let mut ends = [Side::new(a), Side::new(b)];
         for step in steps {
             match step {
                 Step::Send { from } => {
@@ -462,7 +465,7 @@ proptest! {
                 }
                 Step::Forget { end } => ends[end].keys.previous = None,
             }
-            for End { keys, .. } in &ends {
+            for Side { keys, .. } in &ends {
                 prop_assert!(keys.local.generation - keys.remote.generation <= 1);
             }
         }

@@ -11,7 +11,7 @@ use crate::count::Count;
 use crate::crypto::{AddressToken, Keys, RetryToken, Token, initial_keys};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
-use crate::wire::header::{OpenHeader, PartialHeader};
+use crate::wire::header::{PartialHeader, UnprotectedHeader};
 use crate::wire::{Frame, Frames};
 use crate::{Instant, Role};
 
@@ -217,7 +217,7 @@ impl Endpoint {
                 if retry.retry_scid != initial.dcid {
                     return Err(TransportError::new(
                         Code::INVALID_TOKEN,
-                        "the Retry token belongs to another connection ID",
+                        "the Retry token was issued for another connection ID",
                     ));
                 }
                 initial.original_dcid = retry.original_dcid;
@@ -365,7 +365,7 @@ fn open(
     let remote = &keys.remote;
     let mut packet = datagram.get(..header.packet_len)?.to_vec();
     remote.unprotect_header(&mut packet, header.number_at)?;
-    let open = OpenHeader::read(&packet, header.number_at)?;
+    let open = UnprotectedHeader::read(&packet, header.number_at)?;
     let number = open.number.recover(None);
     let len = remote.open(number, &mut packet, open.header_len)?;
     let payload = packet.get(open.header_len..)?.get(..len)?.to_vec();

@@ -297,7 +297,7 @@ mod tests {
 
     /// Trap: the first packet on a new path carries PATH_CHALLENGE.
     #[test]
-    fn migration_trap_first_packet_carries_challenge() {
+    fn first_packet_on_new_path_carries_path_challenge() {
         assert!(!PathValidation::new().challenge_due(at(0)));
         assert!(started().challenge_due(at(0)));
         assert_eq!(started().next_timeout(), Some(at(0)));

@@ -1,4 +1,4 @@
-//! What the application calls.
+//! The calls of the application.
 
 use bytes::Bytes;
 
@@ -9,8 +9,8 @@ use crate::count::Count;
 use crate::wire::cursor::VARINT_MAX;
 
 impl Streams {
-    /// Opens a stream, or `None` at the peer's limit; then
-    /// [`StreamsAvailable`](super::StreamEvent::StreamsAvailable) will follow.
+    /// Opens a stream. Returns `None` at the peer's limit; then
+    /// [`StreamsAvailable`](super::StreamEvent::StreamsAvailable) follows.
     pub fn open(&mut self, dir: Directionality) -> Option<StreamId> {
         let known = self.limits_known();
         let local = &mut self.local[dir];
@@ -25,14 +25,14 @@ impl Streams {
         Some(id)
     }
 
-    /// How many more streams the peer's limit allows now.
+    /// Returns how many more streams the peer's limit allows now.
     #[must_use]
     pub fn openable(&self, dir: Directionality) -> u64 {
         let local = &self.local[dir];
         local.limit.saturating_sub(local.opened)
     }
 
-    /// The next stream the peer opened, in the order of IDs.
+    /// Returns the next stream that the peer has opened, in the order of IDs.
     pub fn accept(&mut self, dir: Directionality) -> Option<StreamId> {
         let remote = &mut self.remote[dir];
         if remote.accepted == remote.opened {
@@ -43,8 +43,8 @@ impl Streams {
         Some(StreamId::new(self.role.peer(), dir, index))
     }
 
-    /// Buffers a copy of the front of `data` and answers how many bytes it took, at
-    /// least one unless `data` is empty.
+    /// Copies the front of `data` into the send buffer and returns the number of bytes, at least
+    /// one unless `data` is empty.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -67,23 +67,23 @@ impl Streams {
         Ok(len)
     }
 
-    /// How far what was written on a stream has come; `None` once there is no such
-    /// stream, or it was reset.
+    /// Returns how much of the data written on a stream was sent and acknowledged; `None` if there
+    /// is no such stream, or it was reset.
     #[must_use]
     pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
         let half = self.streams.get(&id).and_then(Stream::send)?;
         half.is_active().then(|| half.progress())
     }
 
-    /// Bytes of stream data sent so far, each counted once: what the peer's limits
+    /// Returns the number of bytes of stream data sent so far, each counted once: what the peer's limits
     /// together have let out.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.sending.used()
     }
 
-    /// Bytes that the application has read, and bytes sent that are not held any more;
-    /// what is held and was never sent counts as if it had been.
+    /// Returns the number of bytes that the application has read, plus those sent and no longer
+    /// buffered. Buffered bytes that were never sent count as sent.
     pub(crate) fn bytes_moved(&self) -> u64 {
         let delivered = self.sending.used().saturating_sub(self.sending.held());
         self.receive.consumed().saturating_add(delivered)
@@ -102,12 +102,12 @@ impl Streams {
         .unwrap_or(Err(WriteError::Unknown))
     }
 
-    /// Abandons sending with an application error code, 2^62 - 1 at most: the peer
-    /// is told that in place of a larger one, which has no encoding. Nothing happens
-    /// if everything was delivered or the stream was reset before.
+    /// Resets the sending half with an application error code. A code above 2^62 - 1 has no
+    /// encoding and is sent as 2^62 - 1. Has no effect if everything was delivered or the stream
+    /// was already reset.
     ///
     /// # Errors
-    /// [`WriteError::Unknown`] if there is no such stream, or it is over.
+    /// [`WriteError::Unknown`] if there is no such stream, or it is finished.
     pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
         let reset = self.with_send(id, |half| half.reset(code.min(VARINT_MAX)));
         if reset.ok_or(WriteError::Unknown)? {
@@ -116,12 +116,11 @@ impl Streams {
         Ok(())
     }
 
-    /// Gives up on reading, asking the peer to stop with an application error code,
-    /// 2^62 - 1 at most (as in [`reset`](Self::reset)). Nothing happens if the stream
-    /// was stopped before.
+    /// Stops reading, and asks the peer to stop sending with an application error code (at most
+    /// 2^62 - 1, as in [`reset`](Self::reset)). Has no effect if the stream was already stopped.
     ///
     /// # Errors
-    /// [`ReadError::Unknown`] if there is no such stream, or it is over.
+    /// [`ReadError::Unknown`] if there is no such stream, or it is finished.
     pub fn stop(&mut self, id: StreamId, code: u64) -> Result<(), ReadError> {
         let code = code.min(VARINT_MAX);
         let stopped = self.with_recv(id, |half| (half.stop(code), half.wants_stop()));
@@ -134,7 +133,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Sets when the stream is served relative to others. Unknown streams are ignored.
+    /// Sets the priority of a stream. Unknown streams are ignored.
     pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         if let Some(half) = half {
@@ -142,8 +141,8 @@ impl Streams {
         }
     }
 
-    /// Copies received bytes into `out` and answers how many, or `None` at the end of
-    /// the stream, after which the stream is unknown.
+    /// Copies received bytes into `out` and returns how many. Returns `None` at the end of the
+    /// stream, which is unknown from then on.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -154,8 +153,8 @@ impl Streams {
         result
     }
 
-    /// Hands out up to `max` received bytes without a copy, or `None` at the end of
-    /// the stream, after which the stream is unknown.
+    /// Returns up to `max` received bytes without a copy, or `None` at the end of the stream, which
+    /// is unknown from then on.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -171,15 +170,15 @@ impl Streams {
         result
     }
 
-    /// Whether there is data to read, without reading it; `false` = the stream has
-    /// ended.
+    /// Returns whether there is data to read, without reading it. `false` means that the stream
+    /// has ended.
     ///
     /// # Errors
     /// See [`ReadError`].
     pub fn peek(&mut self, id: StreamId) -> Result<bool, ReadError> {
         let half = self.streams.get_mut(&id).and_then(Stream::recv_mut);
         let peeked = half.ok_or(ReadError::Unknown)?.peek();
-        // Only who hears of a reset changes more than that he waits.
+        // Only reporting a reset changes more than the flag that a reader waits.
         if let Err(ReadError::Reset(_)) = peeked {
             self.with_recv(id, |_| ());
             self.prune(id);
@@ -187,12 +186,12 @@ impl Streams {
         peeked
     }
 
-    /// How many of `len` bytes may be written now.
+    /// Returns how many of `len` bytes may be written now.
     fn admit_write(&mut self, id: StreamId, len: usize) -> Result<usize, WriteError> {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         let half = half.ok_or(WriteError::Unknown)?;
         half.check_writable()?;
-        let allowed = half.allowance(&self.sending.allowances());
+        let allowed = half.writable_bytes(&self.sending.write_budget());
         if allowed == 0 && len > 0 {
             self.sending.wait(id, half);
             return Err(WriteError::Blocked);
@@ -200,7 +199,7 @@ impl Streams {
         Ok(usize::try_from(allowed).unwrap_or(usize::MAX).min(len))
     }
 
-    /// The application took `len` bytes, or learned of the end.
+    /// Updates credit and events after the application has read `len` bytes or the end.
     fn after_read(&mut self, id: StreamId, len: usize) {
         self.consume(len as u64);
         self.release_if_spare(id);
@@ -210,7 +209,7 @@ impl Streams {
         }
     }
 
-    /// A sending half was reset: the frame is due, and no writer waits any more.
+    /// Schedules RESET_STREAM after a sending half was reset, and removes its waiting writer.
     pub(super) fn after_reset(&mut self, id: StreamId) {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         if let Some(half) = half {

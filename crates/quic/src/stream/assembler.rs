@@ -1,46 +1,44 @@
-//! Received bytes of one stream, put in order.
+//! Puts the received data of one stream in order.
 
 use crate::count::Count;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::ahead::Ahead;
 use super::block::Block;
+use super::out_of_order::OutOfOrder;
 use crate::memory;
 
 /// Size of the largest block, bytes: about twenty packets.
 pub(super) const BLOCK: usize = 32 << 10;
 
-/// Smallest block, bytes: of a hundred thousand tiny streams each has one.
+/// Smallest block, bytes. It is small because each of a hundred thousand tiny streams has one.
 const FIRST: usize = 64;
 
-/// Smallest block of a stream that goes on, if it may have room to spare, bytes: the
-/// rest of a small message often comes with the next packet.
+/// Smallest block of a stream that has not ended, if it may have unused room, bytes: the rest of a
+/// small message often comes with the next packet.
 const PACKET: usize = 1_500;
 
-/// Pieces up to this size that waited for others are copied behind those rather than
-/// kept as they are, bytes: the application reads few large chunks, not many tiny
-/// ones.
+/// Pieces up to this size that were behind a gap are copied into one block when the gap is filled,
+/// bytes, so that the application reads few large chunks instead of many tiny ones.
 const SMALL_PIECE: usize = 1 << 10;
 
 /// The receive buffer of one stream. Data is copied once, into blocks, and handed out
 /// as slices of them.
 ///
-/// What it holds in memory is a small multiple of the bytes that it holds for the
-/// application, however they arrived: a block has at most as much room to spare as
-/// there are bytes before it, unless the caller allows more.
+/// Its memory is a small multiple of the buffered bytes, however they arrived: a block has at most
+/// as much unused room as there are bytes before it, unless the caller allows more.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    /// What arrived in order and was not read. Only the last may be empty or have room
-    /// that is used.
+    /// Unread data that arrived in order. Only the last block may be empty or have room that is
+    /// used.
     ready: VecDeque<Block>,
-    /// Everything below was read.
+    /// Everything below this offset was read.
     read: u64,
-    /// Everything below arrived.
+    /// Everything below this offset has arrived.
     contiguous: u64,
-    /// What arrived above `contiguous`. Most streams never need it.
-    ahead: Option<Box<Ahead>>,
+    /// Data above `contiguous`. Most streams never need it.
+    out_of_order: Option<Box<OutOfOrder>>,
     /// Memory of the blocks in `ready`.
     charged: usize,
 }
@@ -50,8 +48,8 @@ impl Assembler {
         self.contiguous
     }
 
-    /// Becomes empty and new, and keeps its list of blocks if that is short.
-    pub(super) fn let_go(&mut self) {
+    /// Resets the buffer for another stream, and keeps its list of blocks if that is short.
+    pub(super) fn clear(&mut self) {
         let mut ready = core::mem::take(&mut self.ready);
         ready.clear();
         if ready.capacity() > memory::KEPT_RING {
@@ -63,29 +61,32 @@ impl Assembler {
         };
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        let ahead = self.ahead.as_deref();
+        let out_of_order = self.out_of_order.as_deref();
         self.charged
             .saturating_add(memory::ring(&self.ready))
-            .saturating_add(
-                ahead.map_or(0, |ahead| ahead.memory().saturating_add(size_of_val(ahead))),
-            )
+            .saturating_add(out_of_order.map_or(0, |pieces| {
+                pieces.memory().saturating_add(size_of_val(pieces))
+            }))
     }
 
-    /// Bytes held for the application.
+    /// Returns the number of bytes held for the application.
     pub(super) fn stored(&self) -> usize {
         let ready = usize::try_from(self.unread()).unwrap_or(usize::MAX);
-        let ahead = self.ahead.as_ref().map_or(0, |ahead| ahead.stored());
+        let ahead = self
+            .out_of_order
+            .as_ref()
+            .map_or(0, |pieces| pieces.stored());
         ready.saturating_add(ahead)
     }
 
-    /// Separate allocations that wait for data before them.
+    /// Returns the number of separate pieces behind gaps.
     pub(super) fn pieces(&self) -> usize {
-        self.ahead.as_ref().map_or(0, |ahead| ahead.len())
+        self.out_of_order.as_ref().map_or(0, |pieces| pieces.len())
     }
 
-    /// Whether something can be read now.
+    /// Returns whether something can be read now.
     pub(super) const fn is_readable(&self) -> bool {
         self.unread() > 0
     }
@@ -94,9 +95,9 @@ impl Assembler {
         self.contiguous.saturating_sub(self.read)
     }
 
-    /// Stores the parts of `data` that are new and answers how many bytes those are.
-    /// `offset + data.len()` is an offset too. A block may have `spare` bytes of room
-    /// more than the data calls for.
+    /// Stores the parts of `data` that are new and returns how many bytes those are.
+    /// `offset + data.len()` must be a valid offset. A block may have `spare` bytes of room more
+    /// than the data needs.
     pub(super) fn insert(&mut self, offset: u64, data: &[u8], spare: usize) -> usize {
         let known = self.contiguous.saturating_sub(offset);
         let known = usize::try_from(known).unwrap_or(usize::MAX);
@@ -104,9 +105,16 @@ impl Assembler {
             return 0;
         };
         if offset > self.contiguous {
-            return self.ahead.get_or_insert_default().insert(offset, data);
+            return self
+                .out_of_order
+                .get_or_insert_default()
+                .insert(offset, data);
         }
-        if self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty()) {
+        if self
+            .out_of_order
+            .as_ref()
+            .is_none_or(|pieces| pieces.is_empty())
+        {
             self.append(data, spare);
             return data.len();
         }
@@ -117,7 +125,7 @@ impl Assembler {
     fn fill_gap(&mut self, mut data: &[u8], spare: usize) -> usize {
         let mut fresh: usize = 0;
         loop {
-            let next = self.ahead.as_ref().and_then(|ahead| ahead.first());
+            let next = self.out_of_order.as_ref().and_then(|pieces| pieces.first());
             let gap = next.map_or(u64::MAX, |next| next.saturating_sub(self.contiguous));
             let gap = usize::try_from(gap).unwrap_or(usize::MAX);
             let (now, later) = data.split_at_checked(gap).unwrap_or((data, &[]));
@@ -126,7 +134,7 @@ impl Assembler {
             if now.len() < gap {
                 return fresh;
             }
-            let Some(piece) = self.ahead.as_mut().and_then(|ahead| ahead.pop()) else {
+            let Some(piece) = self.out_of_order.as_mut().and_then(|pieces| pieces.pop()) else {
                 return fresh;
             };
             data = later.get(piece.len()..).unwrap_or_default();
@@ -134,7 +142,7 @@ impl Assembler {
         }
     }
 
-    /// Appends a piece whose turn has come.
+    /// Appends a piece that is now contiguous.
     fn append_piece(&mut self, piece: Block, spare: usize) {
         if piece.len() <= SMALL_PIECE {
             return self.append(piece.bytes(), spare);
@@ -161,9 +169,8 @@ impl Assembler {
         }
     }
 
-    /// Room of a block for `len` bytes: for as much again as is held, so that many
-    /// bytes need few blocks. A stream that has carried much already gets a whole
-    /// block if that is allowed.
+    /// Returns the size of a block for `len` bytes: as much as is already buffered, so that many
+    /// bytes need few blocks. A stream that has carried much data gets a whole block if allowed.
     fn room_for(&self, len: usize, spare: usize) -> usize {
         if self.contiguous >= BLOCK as u64 && spare >= BLOCK {
             return BLOCK;
@@ -182,7 +189,7 @@ impl Assembler {
         self.ready.push_back(block);
     }
 
-    /// A block that was read and is full has no use.
+    /// Drops the last block if it is full and was read.
     fn drop_empty_back(&mut self) {
         if self.ready.back().is_some_and(Block::is_empty)
             && let Some(block) = self.ready.pop_back()
@@ -202,7 +209,7 @@ impl Assembler {
         Some(chunk)
     }
 
-    /// Copies bytes in order into `out` and answers how many.
+    /// Copies bytes in order into `out` and returns how many.
     pub(super) fn read(&mut self, mut out: &mut [u8]) -> usize {
         let mut filled: usize = 0;
         while let Some(front) = self.ready.front_mut() {
@@ -217,8 +224,8 @@ impl Assembler {
         filled
     }
 
-    /// The reader moves on by `len` bytes of the front block, which goes if nothing
-    /// more comes of it.
+    /// Records that `len` bytes of the front block were read, and drops the block if it is used
+    /// up.
     fn advance(&mut self, len: usize) {
         self.read.count(len as u64);
         let is_last = self.ready.len() == 1;
@@ -230,16 +237,16 @@ impl Assembler {
         }
     }
 
-    /// Gives back what holds nothing to be read.
+    /// Frees blocks without unread data.
     pub(super) fn release_memory(&mut self) {
         if self.unread() == 0 {
             self.ready = VecDeque::new();
             self.charged = 0;
         }
-        self.ahead.take_if(|ahead| ahead.is_empty());
+        self.out_of_order.take_if(|pieces| pieces.is_empty());
     }
 
-    /// Lets go of everything, as after a reset; answers nothing more.
+    /// Drops all data, for example after a reset.
     pub(super) fn discard(&mut self) {
         *self = Self {
             read: self.contiguous,

@@ -11,14 +11,14 @@ fn pattern(from: u64, len: usize) -> Vec<u8> {
 /// The memory held, added up anew.
 fn held(assembler: &Assembler) -> usize {
     let ready: usize = assembler.ready.iter().map(Block::charge).sum();
-    let ahead = assembler.ahead.as_deref();
+    let ahead = assembler.out_of_order.as_deref();
     ready
         + memory::ring(&assembler.ready)
         + ahead.map_or(0, |ahead| size_of_val(ahead) + ahead.recount())
 }
 
 #[test]
-fn a_short_stream_takes_a_short_block() {
+fn short_stream_uses_short_block() {
     let mut assembler = Assembler::default();
     assert_eq!(assembler.insert(0, b"hello", 0), 5);
     assert_eq!(assembler.charged, FIRST);
@@ -27,7 +27,7 @@ fn a_short_stream_takes_a_short_block() {
 }
 
 #[test]
-fn nothing_to_read_takes_no_memory_and_reading_goes_on() {
+fn fully_read_stream_frees_memory_and_continues() {
     let mut assembler = Assembler::default();
     let block = BLOCK as u64;
     for offset in [0, 5, block - 2, block + 3] {
@@ -47,7 +47,7 @@ fn nothing_to_read_takes_no_memory_and_reading_goes_on() {
 }
 
 #[test]
-fn chunks_of_one_block_share_it() {
+fn chunks_of_one_block_share_its_memory() {
     let mut assembler = Assembler::default();
     let data = pattern(0, 2 * BLOCK);
     assembler.insert(0, &data, 0);
@@ -62,7 +62,7 @@ fn chunks_of_one_block_share_it() {
 /// With room to spare a stream in bulk that is read along takes an allocation for
 /// every twenty packets or so; without, one for every packet, and no memory more.
 #[test]
-fn a_stream_in_bulk_takes_whole_blocks_if_it_may() {
+fn bulk_stream_uses_whole_blocks_if_allowed() {
     const PACKET: usize = 1_400;
     let chunks = |spare: usize| {
         let mut assembler = Assembler::default();
@@ -87,7 +87,7 @@ fn a_stream_in_bulk_takes_whole_blocks_if_it_may() {
 }
 
 #[test]
-fn a_byte_takes_the_memory_of_a_byte_wherever_it_lies() {
+fn single_byte_uses_little_memory_at_any_offset() {
     let mut assembler = Assembler::default();
     for i in 0..1_000 {
         assembler.insert(1 + i * BLOCK as u64, b"x", BLOCK);
@@ -98,7 +98,7 @@ fn a_byte_takes_the_memory_of_a_byte_wherever_it_lies() {
 
 /// What arrives behind a lost packet is held in few blocks, and is not copied again.
 #[test]
-fn a_run_behind_a_gap_takes_few_pieces_and_stays_where_it_is() {
+fn contiguous_data_behind_gap_uses_few_pieces_and_is_not_moved() {
     const PACKET: usize = 1_400;
     let mut assembler = Assembler::default();
     for i in 1..1_000_u64 {
@@ -108,7 +108,7 @@ fn a_run_behind_a_gap_takes_few_pieces_and_stays_where_it_is() {
     assert_eq!(assembler.stored(), bytes);
     assert!(assembler.pieces() <= 16 + bytes / BLOCK);
     assert!(assembler.memory() <= 2 * bytes, "{}", assembler.memory());
-    let kept = assembler.ahead.as_ref().unwrap().first_bytes();
+    let kept = assembler.out_of_order.as_ref().unwrap().first_bytes();
     assembler.insert(0, &[7; PACKET], 0);
     assert_eq!(assembler.pieces(), 0);
     assert_eq!(assembler.contiguous, 1_000 * PACKET as u64);
@@ -117,7 +117,7 @@ fn a_run_behind_a_gap_takes_few_pieces_and_stays_where_it_is() {
 }
 
 #[test]
-fn what_covers_pieces_takes_their_place() {
+fn covering_data_replaces_smaller_pieces() {
     let mut assembler = Assembler::default();
     for offset in [10, 12, 14, 20] {
         assert_eq!(assembler.insert(offset, b"x", 0), 1);
@@ -131,7 +131,7 @@ fn what_covers_pieces_takes_their_place() {
 
 /// Small pieces come out as one chunk.
 #[test]
-fn small_pieces_are_joined() {
+fn adjacent_small_pieces_are_merged() {
     let mut assembler = Assembler::default();
     for i in (1..200_u64).rev() {
         assembler.insert(i, &pattern(i, 1), 0);
@@ -152,7 +152,7 @@ proptest! {
     /// Pieces in any order, overlapping and repeated, come out as written; the
     /// memory charged is the memory held, and a small multiple of the bytes.
     #[test]
-    fn pieces_in_any_order_come_out_in_order(
+    fn pieces_received_in_any_order_are_read_in_order(
         pieces in prop::collection::vec(
             (0_u64..200_000, prop_oneof![1_usize..40_000, 1_usize..40], 0..4, 1_usize..70_000),
             1..60,
@@ -192,7 +192,7 @@ proptest! {
             }
             prop_assert_eq!(assembler.memory(), held(&assembler));
             prop_assert_eq!(assembler.read, out.len() as u64);
-            prop_assert!(assembler.ahead.as_ref().is_none_or(|ahead| ahead.is_sound()));
+            prop_assert!(assembler.out_of_order.as_ref().is_none_or(|ahead| ahead.is_sound()));
         }
         while let Some(chunk) = assembler.read_chunk(usize::MAX) {
             out.extend_from_slice(&chunk);

@@ -1,9 +1,9 @@
-//! A piece of memory with received bytes in it.
+//! A block of memory with received data.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Received bytes that follow each other, in one allocation. It is charged whole for
-/// as long as a byte of it is left.
+/// Contiguous received bytes in one allocation. The whole allocation is charged as long as a byte
+/// of it is unread.
 #[derive(Debug)]
 pub(super) struct Block {
     bytes: BytesMut,
@@ -12,7 +12,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// An empty one with room for `room` bytes at least.
+    /// Creates an empty block for at least `room` bytes.
     pub(super) fn with_room(room: usize) -> Self {
         let bytes = BytesMut::with_capacity(room);
         Self {
@@ -33,17 +33,17 @@ impl Block {
         &self.bytes
     }
 
-    /// Bytes of memory that it pins.
+    /// Returns the number of bytes of memory that it pins.
     pub(super) const fn charge(&self) -> usize {
         self.charge
     }
 
-    /// Bytes that still find room.
+    /// Returns the number of bytes that still find room.
     pub(super) fn room(&self) -> usize {
         self.bytes.capacity().saturating_sub(self.bytes.len())
     }
 
-    /// Appends the front of `data`, as much as there is room for, and answers the
+    /// Appends the front of `data`, as much as there is room for, and returns the
     /// rest. Never allocates.
     pub(super) fn append<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
         let (now, later) = data
@@ -62,7 +62,7 @@ impl Block {
         self.bytes.split_to(len).freeze()
     }
 
-    /// Copies the front into `out` and answers how many bytes that took.
+    /// Copies the front into `out` and returns how many bytes that took.
     pub(super) fn read(&mut self, out: &mut [u8]) -> usize {
         let len = self.len().min(out.len());
         self.bytes

@@ -1,68 +1,69 @@
-//! How much the streams may buffer, changed while they live: memory is shared with
-//! other connections, and those that use much of it have to do with less.
+//! Limits on buffered stream data. They may change at any time, because connections share their
+//! memory and those that use much of it get less.
 
 use super::halves::Stream;
 use super::recv::RecvHalf;
 use super::{StreamId, Streams};
 use crate::error::{Code, TransportError};
 
-/// Memory that the receive buffers of a connection may have to spare, bytes: two
-/// whole blocks, with which streams in bulk need few allocations. Beyond that a block
-/// is as large as what is in it calls for.
+/// Largest unused memory in the receive buffers of a connection, bytes: two whole blocks, so that
+/// bulk streams need few allocations. Beyond that, blocks are only as large as their data needs.
 const SPARE: usize = 64 << 10;
 
-/// Pieces of stream data that may wait for data before them, over all streams of a
-/// connection; larger windows allow more. Each takes about 150 bytes besides its own.
+/// Largest number of pieces of stream data behind gaps, over all streams of a connection, for
+/// small windows; larger ones allow more. Each needs about 150 bytes besides its data.
 const MIN_PIECES: u64 = 1_024;
 
-/// One further piece per this many bytes of the connection's window: if every second
-/// packet of the smallest size were lost, half as many would be used.
+/// One more piece is allowed per this many bytes of the connection's window. If every second
+/// packet of the smallest size were lost, half of them would be used.
 const BYTES_PER_PIECE: u64 = 1_024;
 
 impl Streams {
-    /// How much room receive buffers may still have to spare.
+    /// Returns how much room receive buffers may still have to spare.
     pub(super) fn spare_room(&self) -> usize {
         SPARE.saturating_sub(self.spared())
     }
 
-    /// Memory of receive buffers that holds no data.
+    /// Returns the unused memory of receive buffers in bytes.
     fn spared(&self) -> usize {
-        let held = self.receive_held;
+        let held = self.receive_usage;
         held.memory.saturating_sub(held.stored)
     }
 
-    /// The application has read from a stream: while there is more to spare than
-    /// there should be, what is empty goes.
+    /// Frees empty blocks of a stream, after the application has read from it, if the unused
+    /// memory is over its limit.
     pub(super) fn release_if_spare(&mut self, id: StreamId) {
         if self.spared() > SPARE {
             self.with_recv(id, RecvHalf::release_memory);
         }
     }
 
-    /// Whether the peer's data comes in more pieces than are kept track of.
+    /// Checks that received data has not too many gaps.
+    ///
+    /// # Errors
+    /// `INTERNAL_ERROR`.
     pub(super) fn check_pieces(&self) -> Result<(), TransportError> {
-        // Of the window as the peer knows it: it may be smaller by now.
+        // The window that the peer knows; the current one may be smaller.
         let window = self
             .receive
             .granted()
             .saturating_sub(self.receive.consumed());
         let most = MIN_PIECES.saturating_add(window / BYTES_PER_PIECE);
-        if self.receive_held.pieces as u64 > most {
+        if self.receive_usage.pieces as u64 > most {
             return Err(TransportError::new(
                 Code::INTERNAL_ERROR,
-                "stream data in more separate pieces than are kept track of",
+                "too many gaps in the received stream data",
             ));
         }
         Ok(())
     }
 
-    /// Bounds what is buffered from now on, in bytes, each way; more than the
-    /// configured `receive_budget` and `send_limit` means these.
+    /// Limits the buffered data from now on, in bytes for each direction, at most to the configured
+    /// `receive_budget` and `send_limit`.
     ///
-    /// Receive windows become at most `receive`. Credit that was granted stays
-    /// granted (RFC 9000 §4.1), so a peer may still send what it was promised; more
-    /// is granted once so much has been read that it fits. Writers are refused while
-    /// `send` bytes or more are not acknowledged.
+    /// Receive windows become at most `receive`. Credit that was granted cannot be revoked
+    /// (RFC 9000 §4.1), so the peer may still use it; more is granted once enough has been read.
+    /// Writers are blocked while `send` bytes or more are unacknowledged.
     pub fn limit_buffers(&mut self, receive: u64, send: u64) {
         let receive = receive.min(self.config.receive_budget);
         self.receive.limit(self.config.connection_window, receive);
@@ -76,8 +77,8 @@ impl Streams {
         self.wake_writers();
     }
 
-    /// Gives the receive window of a stream the limit that holds now, and tells the
-    /// peer if that lets it send more.
+    /// Applies the current limit to the receive window of a stream, and schedules MAX_STREAM_DATA
+    /// if the peer may send more.
     fn limit_window(&mut self, id: StreamId) {
         let (initial, max) = (self.config.stream_window, self.receive.max());
         let Some(half) = self.streams.get_mut(&id).and_then(Stream::recv_mut) else {
@@ -90,15 +91,15 @@ impl Streams {
         }
     }
 
-    /// Memory of what the streams buffer both ways, bytes. O(1).
+    /// Returns the memory of all send and receive buffers in bytes. O(1).
     #[must_use]
     pub fn buffered(&self) -> usize {
         self.sending
             .buffered()
-            .saturating_add(self.receive_held.memory)
+            .saturating_add(self.receive_usage.memory)
     }
 
-    /// Forgets every stream and all they hold: nobody will read or write any more.
+    /// Drops every stream with its buffers, when the application can no longer read or write.
     pub fn abandon(&mut self) {
         let config = self.config.clone();
         *self = Self::new(self.role, config);

@@ -3,23 +3,23 @@
 use super::MAX_STREAM_COUNT;
 use crate::count::Count;
 
-/// Streams of one directionality that we open.
+/// The streams of one directionality that we open.
 #[derive(Debug, Default)]
 pub(super) struct LocalStreams {
     /// How many were opened.
     pub(super) opened: u64,
     /// How many the peer allows.
     pub(super) limit: u64,
-    /// The application met the limit.
+    /// Whether the application waits for a higher limit.
     pub(super) wanted: bool,
-    /// The limit the last STREAMS_BLOCKED named.
+    /// The limit in the last STREAMS_BLOCKED.
     pub(super) blocked_at: Option<u64>,
     /// A STREAMS_BLOCKED is to be sent.
     pub(super) blocked_pending: bool,
 }
 
 impl LocalStreams {
-    /// Opens the next stream and answers its index.
+    /// Opens the next stream and returns its index.
     pub(super) fn open(&mut self) -> Option<u64> {
         if self.opened < self.limit {
             let index = self.opened;
@@ -30,7 +30,7 @@ impl LocalStreams {
         None
     }
 
-    /// Notes that the application waits, if the peer does not know.
+    /// Schedules STREAMS_BLOCKED if the peer does not know that the application waits.
     pub(super) fn note_blocked(&mut self) {
         self.blocked_pending = self.is_blocked() && self.blocked_at != Some(self.limit);
     }
@@ -39,7 +39,7 @@ impl LocalStreams {
         self.wanted && self.opened >= self.limit
     }
 
-    /// Raises the limit and answers the old one.
+    /// Raises the limit and returns the old one.
     pub(super) fn raise(&mut self, limit: u64) -> u64 {
         let old = self.limit;
         if limit > old {
@@ -49,7 +49,7 @@ impl LocalStreams {
         old
     }
 
-    /// Whether the application waited and need not any more; asked once.
+    /// Returns true once when the application waited and the limit has been raised.
     pub(super) fn take_available(&mut self) -> bool {
         let available = self.wanted && self.opened < self.limit;
         if available {
@@ -58,7 +58,7 @@ impl LocalStreams {
         available
     }
 
-    /// The limit is unknown again (0-RTT refused).
+    /// Resets the limit after the server has rejected 0-RTT.
     pub(super) fn forget_limit(&mut self) {
         self.limit = 0;
         self.blocked_at = None;
@@ -66,7 +66,7 @@ impl LocalStreams {
     }
 }
 
-/// Streams of one directionality that the peer opens.
+/// The streams of one directionality that the peer opens.
 #[derive(Debug)]
 pub(super) struct RemoteStreams {
     /// How many may be open at once.
@@ -75,7 +75,7 @@ pub(super) struct RemoteStreams {
     pub(super) opened: u64,
     /// How many of those the application accepted.
     pub(super) accepted: u64,
-    /// How many of those are over.
+    /// How many of those are finished.
     closed: u64,
     /// How many we allowed, as last advertised.
     pub(super) granted: u64,
@@ -95,14 +95,14 @@ impl RemoteStreams {
         }
     }
 
-    /// Counts a stream that is over; a quarter of the limit is granted at a time.
+    /// Counts a finished stream. The limit is raised by a quarter at a time.
     pub(super) fn close(&mut self) {
         self.closed.count_one();
         let fresh = self.limit().saturating_sub(self.granted);
         self.pending = fresh > 0 && fresh >= self.concurrent / 4;
     }
 
-    /// Grants all there is to grant and answers the new limit.
+    /// Raises the limit as far as possible and returns it.
     pub(super) fn grant(&mut self) -> u64 {
         self.pending = false;
         self.granted = self.limit();
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_granted_a_quarter_at_a_time() {
+    fn stream_limit_is_raised_by_a_quarter_at_a_time() {
         let mut remote = RemoteStreams::new(8);
         remote.close();
         assert!(!remote.pending);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_told_once_per_limit() {
+    fn streams_blocked_is_sent_once_per_limit() {
         let mut local = LocalStreams::default();
         assert_eq!(local.open(), None);
         local.note_blocked();

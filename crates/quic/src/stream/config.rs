@@ -1,28 +1,28 @@
-//! What we grant the peer, what the peer grants us.
+//! Flow control limits of both ends.
 
-/// How much streams may use. Windows grow by themselves up to the budgets
-/// (`window`), so the initial values only shape the first round trips.
+/// Limits and initial windows of streams. Windows grow automatically up to the budgets, so the
+/// initial values only matter in the first round trips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bidirectional streams the peer may have open at once.
+    /// Number of bidirectional streams that the peer may have open at once.
     pub max_bidi_streams: u64,
-    /// Unidirectional streams the peer may have open at once.
+    /// Number of unidirectional streams that the peer may have open at once.
     pub max_uni_streams: u64,
     /// Initial receive window of a stream, bytes.
     pub stream_window: u64,
     /// Initial receive window of the connection, bytes.
     pub connection_window: u64,
     /// Largest receive window of the connection, and of a stream, bytes: what a
-    /// peer can make us hold.
+    /// peer can make us buffer.
     pub receive_budget: u64,
-    /// Least that writers of the connection may buffer together, bytes. The actual
-    /// amount follows the congestion window
+    /// Smallest budget for data that writers of the connection buffer together, bytes. The actual
+    /// budget follows the congestion window
     /// ([`set_send_window_hint`](super::Streams::set_send_window_hint)), and is no
-    /// more than 64 KiB beyond what the peer's MAX_DATA lets out.
+    /// more than 64 KiB beyond what the peer's MAX_DATA allows to send.
     pub send_budget: u64,
     /// Most bytes taken from the application and not yet acknowledged, over all
-    /// streams, whatever the congestion window: what a peer that acknowledges
-    /// nothing can make us hold. The default has room for as much in flight as
+    /// streams, whatever the congestion window: the memory that a peer which acknowledges nothing
+    /// can make us use. The default has room for as much in flight as
     /// `receive_budget` lets a peer of the same settings grant, and a third more
     /// that waits behind it.
     pub send_limit: u64,
@@ -43,8 +43,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The limits for our own transport parameters: what streams really grant, so
-    /// that of a window no more than 1 TiB, and of streams no more than 2^60.
+    /// Returns the limits for our transport parameters as they are enforced: windows of at most
+    /// 1 TiB, and at most 2^60 streams.
     #[must_use]
     pub fn initial_limits(&self) -> PeerLimits {
         let this = self.clone().normalized();
@@ -58,8 +58,8 @@ impl Config {
         }
     }
 
-    /// The same with every value in the range of a transport parameter, and budgets
-    /// no smaller than the windows they bound.
+    /// Returns the configuration with every value in the range of a transport parameter, and with
+    /// budgets no smaller than the windows that they bound.
     #[must_use]
     pub(super) fn normalized(mut self) -> Self {
         let largest = 1 << 40;
@@ -94,7 +94,7 @@ pub struct PeerLimits {
     pub streams_uni: u64,
 }
 
-/// What of [`PeerLimits`] is needed for as long as streams are opened.
+/// The part of [`PeerLimits`] that is needed to open streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamLimits {
     pub(super) bidi_local: u64,
@@ -113,7 +113,7 @@ impl From<PeerLimits> for StreamLimits {
 }
 
 impl StreamLimits {
-    /// The larger of each: limits never shrink (RFC 9000 §4.1, §7.4.1).
+    /// Returns the larger of each limit: limits never shrink (RFC 9000 §4.1, §7.4.1).
     pub(super) fn raised_to(self, other: Self) -> Self {
         Self {
             bidi_local: self.bidi_local.max(other.bidi_local),

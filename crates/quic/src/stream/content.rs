@@ -1,4 +1,4 @@
-//! What a sent packet carried of the streams, remembered until its fate is known.
+//! The stream frames of a sent packet, kept until the packet is acknowledged or lost.
 
 use super::{Directionality, StreamId};
 

@@ -1,4 +1,4 @@
-//! What streams tell the application.
+//! Events of streams for the application.
 
 use std::collections::VecDeque;
 
@@ -6,15 +6,15 @@ use super::per_direction::PerDirection;
 use super::{Directionality, StreamId};
 use crate::memory;
 
-/// Something the application can act on. Edge-triggered: told once, until the
-/// application has acted and met `Blocked` again.
+/// An event that the application can act on. Events are edge-triggered: each is reported once,
+/// until a call of the application has returned `Blocked` again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
     /// The peer opened streams; call [`accept`](super::Streams::accept) until `None`.
     Opened(Directionality),
     /// Data, the end or a reset can be read; read until `Blocked` or the end.
     Readable(StreamId),
-    /// A write that was `Blocked` is worth trying again.
+    /// A write that returned `Blocked` may succeed now.
     Writable(StreamId),
     /// All data and the end of the stream were acknowledged.
     Finished(StreamId),
@@ -29,10 +29,9 @@ pub enum StreamEvent {
     StreamsAvailable(Directionality),
 }
 
-/// Events not yet polled. Per stream each kind is queued at most once: `Readable` and
-/// `Writable` need a call of the application in between, the others happen once; only a
-/// reset makes a stream `Readable` a second time. So the queue is bounded by the number
-/// of streams the limits allow.
+/// Events that have not been polled. Each kind is queued at most once per stream: `Readable` and
+/// `Writable` need a call of the application in between, the others happen once; only a reset
+/// makes a stream `Readable` a second time. So the stream limits bound the queue.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     queue: VecDeque<StreamEvent>,
@@ -70,12 +69,12 @@ impl Events {
         Some(event)
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Frees memory that is kept for reuse.
     pub(super) fn release_memory(&mut self) {
         self.queue.shrink_to_fit();
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         memory::ring(&self.queue)
     }

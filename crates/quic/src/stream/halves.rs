@@ -1,43 +1,42 @@
-//! One stream: the halves it has, and what of it waits to be told.
+//! One stream: its halves, and the control frames that it has to send.
 
 use super::recv::RecvHalf;
 use super::send::SendHalf;
 use super::window::Window;
 use crate::memory;
 
-/// Control frames a stream has to send.
+/// The control frames that a stream has to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Control {
+pub(super) struct PendingControl {
     pub(super) reset: bool,
     pub(super) stop: bool,
     pub(super) credit: bool,
     pub(super) blocked: bool,
 }
 
-impl Control {
+impl PendingControl {
     pub(super) fn any(self) -> bool {
         self != Self::default()
     }
 }
 
 /// Both halves of a bidirectional stream.
-pub(super) type Pair = (SendHalf, RecvHalf);
+pub(super) type HalfPair = (SendHalf, RecvHalf);
 
-/// Room kept for bidirectional streams to come: about as many as are open at once
-/// by default. Requests that follow each other need no allocation for it.
+/// Largest number of allocations kept for later bidirectional streams: about as many as are open
+/// at once by default. Consecutive requests then need no allocation for their stream.
 const SPARES: usize = 128;
 
-/// The halves of a stream by its kind (RFC 9000 §2.1). In a place of their own:
-/// unidirectional streams, of which HTTP/3 keeps six open for as long as a
-/// connection lives, take no room for a half they lack, and the table of streams
-/// moves little when it grows.
+/// The halves of a stream by its type (RFC 9000 §2.1). They are boxed, so that unidirectional
+/// streams, of which HTTP/3 keeps six open as long as the connection, need no memory for the
+/// missing half, and growing the table of streams moves little.
 #[derive(Debug)]
 pub(super) enum Halves {
-    /// Of a bidirectional stream.
-    Both(Box<Pair>),
-    /// Of a unidirectional stream of ours.
+    /// The halves of a bidirectional stream.
+    Both(Box<HalfPair>),
+    /// The half of a unidirectional stream that we opened.
     Send(Box<SendHalf>),
-    /// Of a unidirectional stream of the peer's.
+    /// The half of a unidirectional stream that the peer opened.
     Recv(Box<RecvHalf>),
 }
 
@@ -79,14 +78,14 @@ impl Halves {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) halves: Halves,
-    pub(super) control: Control,
+    pub(super) control: PendingControl,
 }
 
 impl Stream {
     pub(super) fn new(halves: Halves) -> Self {
         Self {
             halves,
-            control: Control::default(),
+            control: PendingControl::default(),
         }
     }
 
@@ -106,14 +105,14 @@ impl Stream {
         self.halves.recv_mut()
     }
 
-    /// Nothing more will come of either half.
+    /// Returns whether both halves are in a terminal state.
     pub(super) fn is_over(&self) -> bool {
         let sent = self.send().is_none_or(|half| half.state().is_terminal());
         let received = self.recv().is_none_or(|half| half.state().is_terminal());
         sent && received
     }
 
-    /// Bytes allocated for the halves, their buffers left out.
+    /// Returns the allocated memory of the halves without their buffers, in bytes.
     pub(super) fn memory(&self) -> usize {
         match &self.halves {
             Halves::Both(halves) => size_of_val(&**halves),
@@ -123,44 +122,40 @@ impl Stream {
     }
 }
 
-/// The room of streams that are over.
+/// Allocations of finished streams, kept for new ones.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "what is kept is the allocations")]
-pub(super) struct Spares(Vec<Box<Pair>>);
+pub(super) struct SparePairs(Vec<Box<HalfPair>>);
 
-impl Spares {
-    /// The halves of a new stream: what the peer's limit and our window are at first.
-    pub(super) fn take(&mut self, max_data: u64, window: Window) -> Box<Pair> {
+impl SparePairs {
+    /// Returns the halves of a new stream with these initial limits.
+    pub(super) fn take(&mut self, max_data: u64, window: Window) -> Box<HalfPair> {
         match self.0.pop() {
             Some(mut pair) => {
-                pair.0.renew(max_data);
-                pair.1.renew(window);
+                pair.0.reuse(max_data);
+                pair.1.reuse(window);
                 pair
             }
             None => Box::new((SendHalf::new(max_data), RecvHalf::new(window))),
         }
     }
 
-    /// Keeps the room of a stream that is over, without what it buffered.
+    /// Keeps the allocation of a finished stream, without its buffers.
     pub(super) fn put(&mut self, halves: Halves) {
         if let Halves::Both(mut pair) = halves
             && self.0.len() < SPARES
         {
-            pair.0.let_go();
-            pair.1.let_go();
+            pair.0.clear();
+            pair.1.clear();
             self.0.push(pair);
         }
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let pairs = self.0.iter().map(|pair| {
-            let rings = pair
-                .0
-                .buffer
-                .memory()
-                .saturating_add(pair.1.holding().memory);
-            size_of::<Pair>().saturating_add(rings)
+            let rings = pair.0.buffer.memory().saturating_add(pair.1.usage().memory);
+            size_of::<HalfPair>().saturating_add(rings)
         });
         memory::list(&self.0).saturating_add(pairs.sum())
     }

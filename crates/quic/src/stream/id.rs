@@ -18,7 +18,7 @@ pub enum Directionality {
 pub struct StreamId(u64);
 
 impl StreamId {
-    /// The `index`th stream (from 0) of its kind.
+    /// Creates the ID of the stream number `index` (from 0) of its type.
     #[must_use]
     pub fn new(initiator: Role, directionality: Directionality, index: u64) -> Self {
         let initiator = u64::from(initiator == Role::Server);
@@ -26,19 +26,19 @@ impl StreamId {
         Self(index << 2 | directionality | initiator)
     }
 
-    /// From the integer on the wire.
+    /// Creates an ID from its integer on the wire.
     #[must_use]
     pub const fn from_wire(id: u64) -> Self {
         Self(id)
     }
 
-    /// The integer on the wire.
+    /// Returns the integer on the wire.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// Who opened it.
+    /// Returns which end opens the stream.
     #[must_use]
     pub const fn initiator(self) -> Role {
         if self.0 & 1 == 0 {
@@ -48,7 +48,7 @@ impl StreamId {
         }
     }
 
-    /// One way or both ways.
+    /// Returns whether the stream is bidirectional or unidirectional.
     #[must_use]
     pub const fn directionality(self) -> Directionality {
         if self.0 & 2 == 0 {
@@ -58,7 +58,7 @@ impl StreamId {
         }
     }
 
-    /// How many streams of its kind were opened before it.
+    /// Returns the number of the stream among those of its type, from 0.
     #[must_use]
     pub const fn index(self) -> u64 {
         self.0 >> 2

@@ -1,12 +1,12 @@
-//! Frames of the peer. Each error closes the connection with the code RFC 9000
-//! prescribes; frames for streams that are over are ignored.
+//! Received frames. Every error closes the connection with the code that RFC 9000 prescribes.
+//! Frames for finished streams are ignored.
 
 use super::event::StreamEvent;
 use super::halves::Stream;
 use super::{Directionality, MAX_STREAM_COUNT, StreamId, Streams};
 use crate::error::{Code, TransportError};
 
-/// Which of our halves a frame is about.
+/// The half of our stream that a frame is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Half {
     Send,
@@ -14,7 +14,7 @@ enum Half {
 }
 
 impl Streams {
-    /// STREAM (RFC 9000 §19.8). Answers whether it brought bytes that had not arrived.
+    /// Handles a STREAM frame (RFC 9000 §19.8). Returns whether it contained new bytes.
     ///
     /// # Errors
     /// `FLOW_CONTROL_ERROR`, `FINAL_SIZE_ERROR`, `STREAM_LIMIT_ERROR`,
@@ -32,25 +32,25 @@ impl Streams {
         let spare = self.spare_room();
         let done = self.with_recv(id, |half| {
             let news = half.on_data(offset, fin, data, credit, spare)?;
-            Ok((news, half.hurry()))
+            Ok((news, half.mark_urgent_credit()))
         });
         let Some(done) = done else {
             return Ok(false);
         };
-        let (news, hurry) = done?;
+        let (news, mark_urgent_credit) = done?;
         self.check_pieces()?;
-        if hurry {
+        if mark_urgent_credit {
             self.hurried_streams.push(id);
         }
-        // Of a stream that nobody reads nothing is kept, and its highest offset has to
-        // tell. A frame without data may raise that and brings nothing.
+        // A stopped stream stores nothing, so only its highest offset shows new bytes. A frame
+        // without data may raise that offset, but contains none.
         let is_new = news.fresh > 0 || news.raised > 0 && !data.is_empty();
-        self.book(id, news);
-        self.hurried |= self.receive.is_short(self.received);
+        self.apply_received(id, news);
+        self.urgent_credit |= self.receive.is_short(self.received);
         Ok(is_new)
     }
 
-    /// RESET_STREAM (RFC 9000 §19.4).
+    /// Handles a RESET_STREAM frame (RFC 9000 §19.4).
     ///
     /// # Errors
     /// `FLOW_CONTROL_ERROR`, `FINAL_SIZE_ERROR`, `STREAM_LIMIT_ERROR`,
@@ -64,12 +64,12 @@ impl Streams {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted().saturating_sub(self.received);
         if let Some(news) = self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
-            self.book(id, news?);
+            self.apply_received(id, news?);
         }
         Ok(())
     }
 
-    /// STOP_SENDING (RFC 9000 §19.5), answered by RESET_STREAM with the same code.
+    /// Handles a STOP_SENDING frame (RFC 9000 §19.5), which is answered by RESET_STREAM with the same code.
     ///
     /// # Errors
     /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
@@ -82,13 +82,13 @@ impl Streams {
         Ok(())
     }
 
-    /// MAX_DATA (RFC 9000 §19.9), `limit` in bytes.
+    /// Handles a MAX_DATA frame (RFC 9000 §19.9), `limit` in bytes.
     pub fn on_max_data(&mut self, limit: u64) {
         self.sending.raise_max_data(limit);
         self.wake_writers();
     }
 
-    /// MAX_STREAM_DATA (RFC 9000 §19.10), `limit` in bytes.
+    /// Handles a MAX_STREAM_DATA frame (RFC 9000 §19.10), `limit` in bytes.
     ///
     /// # Errors
     /// `STREAM_LIMIT_ERROR`, `STREAM_STATE_ERROR`.
@@ -100,7 +100,7 @@ impl Streams {
         Ok(())
     }
 
-    /// MAX_STREAMS (RFC 9000 §19.11).
+    /// Handles a MAX_STREAMS frame (RFC 9000 §19.11).
     ///
     /// # Errors
     /// `FRAME_ENCODING_ERROR` above 2^60.
@@ -114,14 +114,14 @@ impl Streams {
         Ok(())
     }
 
-    /// DATA_BLOCKED (RFC 9000 §19.12), `at` in bytes. A peer that stands still below
-    /// the newest limit lacks it: an update was lost, or is on its way, which cannot be
-    /// told apart and costs one frame.
+    /// Handles a DATA_BLOCKED frame (RFC 9000 §19.12), `at` in bytes. A peer that is
+    /// blocked below the current limit does not know it: the update was lost or is in flight. The
+    /// two cannot be told apart, so the limit is sent again.
     pub fn on_data_blocked(&mut self, at: u64) {
-        self.credit_pending |= self.receive.answers(at);
+        self.credit_pending |= self.receive.should_repeat_limit(at);
     }
 
-    /// STREAM_DATA_BLOCKED (RFC 9000 §19.13), `at` in bytes; answered as
+    /// Handles a STREAM_DATA_BLOCKED frame (RFC 9000 §19.13), `at` in bytes; answered as
     /// [DATA_BLOCKED](Self::on_data_blocked) is.
     ///
     /// # Errors
@@ -129,13 +129,13 @@ impl Streams {
     pub fn on_stream_data_blocked(&mut self, id: StreamId, at: u64) -> Result<(), TransportError> {
         self.locate(id, Half::Recv)?;
         let recv = self.streams.get(&id).and_then(Stream::recv);
-        if recv.is_some_and(|half| half.wants_credit() && half.window.answers(at)) {
+        if recv.is_some_and(|half| half.wants_credit() && half.window.should_repeat_limit(at)) {
             self.mark(id, |control| control.credit = true);
         }
         Ok(())
     }
 
-    /// STREAMS_BLOCKED (RFC 9000 §19.14): repeats the limit if it is another.
+    /// Handles a STREAMS_BLOCKED frame (RFC 9000 §19.14): repeats the limit if it is a higher one.
     ///
     /// # Errors
     /// `FRAME_ENCODING_ERROR` above 2^60.
@@ -150,17 +150,19 @@ impl Streams {
         Ok(())
     }
 
-    /// Checks that the peer may name `id` in a frame about our `half`, and opens the
-    /// stream if it is the peer's to open (RFC 9000 §3, §4.6).
+    /// Checks that the peer may send a frame for our `half` of `id`, and opens the stream if the
+    /// peer initiates it (RFC 9000 §3, §4.6).
     fn locate(&mut self, id: StreamId, half: Half) -> Result<(), TransportError> {
         let local = id.initiator() == self.role;
         match (id.directionality(), local, half) {
             (Directionality::Unidirectional, true, Half::Recv) => {
-                return Err(state_error("data on a stream that only we send on"));
+                return Err(state_error(
+                    "STREAM, RESET_STREAM or STREAM_DATA_BLOCKED for a send-only stream",
+                ));
             }
             (Directionality::Unidirectional, false, Half::Send) => {
                 return Err(state_error(
-                    "credit or stop for a stream only the peer sends on",
+                    "MAX_STREAM_DATA or STOP_SENDING for a receive-only stream",
                 ));
             }
             (Directionality::Bidirectional, _, _)
@@ -172,13 +174,13 @@ impl Streams {
         }
         if id.index() >= self.local[id.directionality()].opened {
             return Err(state_error(
-                "a frame for a stream of ours that was never opened",
+                "frame for a locally initiated stream that was not opened",
             ));
         }
         Ok(())
     }
 
-    /// Opens a stream of the peer, and with it all of its kind before it (RFC 9000 §3).
+    /// Opens a stream of the peer, and all streams of its type before it (RFC 9000 §3).
     fn open_remote(&mut self, id: StreamId) -> Result<(), TransportError> {
         let dir = id.directionality();
         let remote = &mut self.remote[dir];
@@ -188,7 +190,7 @@ impl Streams {
         if id.index() >= remote.granted {
             return Err(TransportError::new(
                 Code::STREAM_LIMIT_ERROR,
-                "more streams than MAX_STREAMS",
+                "more streams than MAX_STREAMS allows",
             ));
         }
         let fresh = remote.opened..id.index().saturating_add(1);
@@ -205,7 +207,7 @@ fn check_stream_count(count: u64) -> Result<(), TransportError> {
     if count > MAX_STREAM_COUNT {
         return Err(TransportError::new(
             Code::FRAME_ENCODING_ERROR,
-            "a stream count above 2^60",
+            "stream count above 2^60",
         ));
     }
     Ok(())

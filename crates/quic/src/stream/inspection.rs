@@ -1,36 +1,36 @@
-//! What tests want to know of streams and nobody else.
+//! Access to the state of streams, for tests only.
 
-use super::recv::{Holding, RecvHalf};
+use super::recv::{BufferUsage, RecvHalf};
 use super::send::SendHalf;
 use super::state::{RecvState, SendState};
 use super::{StreamId, Streams};
 
-/// What a connection's budget for unproductive frames is filled from, in all.
+/// The productive work that refills a connection's budget for unproductive frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Useful {
-    /// Highest offsets received and final sizes, bytes.
+pub struct ProductiveWork {
+    /// Sum of the highest received offsets and final sizes, bytes.
     pub announced: u64,
     /// Bytes sent, each counted once.
     pub sent: u64,
     /// Streams opened by either end.
     pub opened: u64,
-    /// Bytes that are held for the application now.
+    /// Bytes buffered for the application now.
     pub stored: u64,
 }
 
 impl Streams {
-    /// What counts as useful of all that arrived and left.
+    /// Returns what counts as useful of all that arrived and left.
     #[must_use]
-    pub fn useful(&self) -> Useful {
-        Useful {
+    pub fn productive_work(&self) -> ProductiveWork {
+        ProductiveWork {
             announced: self.bytes_announced(),
             sent: self.bytes_sent(),
             opened: self.opened(),
-            stored: self.receive_held.stored as u64,
+            stored: self.receive_usage.stored as u64,
         }
     }
 
-    /// The states of a stream's sending and receiving half, as far as it has them;
+    /// Returns the states of a stream's sending and receiving half, as far as it has them;
     /// `None` once it is over, and before it is opened.
     #[must_use]
     pub fn states(&self, id: StreamId) -> Option<(Option<SendState>, Option<RecvState>)> {
@@ -46,15 +46,15 @@ impl Streams {
     /// The first account that is wrong.
     pub fn check_accounts(&self) -> Result<(), String> {
         let halves = || self.streams.values();
-        let holding = halves()
+        let usage = halves()
             .filter_map(|stream| stream.recv())
-            .fold(Holding::default(), |sum, half| {
-                sum.changed(Holding::default(), half.holding())
+            .fold(BufferUsage::default(), |sum, half| {
+                sum.changed(BufferUsage::default(), half.usage())
             });
-        if holding != self.receive_held {
+        if usage != self.receive_usage {
             return Err(format!(
-                "the streams hold {holding:?}, the connection counts {:?}",
-                self.receive_held
+                "the streams buffer {usage:?}, the connection counts {:?}",
+                self.receive_usage
             ));
         }
         if self.receive.consumed() > self.received {
@@ -73,11 +73,11 @@ impl Streams {
         }
         for (id, stream) in &self.streams {
             if stream.is_over() {
-                return Err(format!("{id:?} is over and still there"));
+                return Err(format!("{id:?} is finished but was not removed"));
             }
             if stream.control.any() != self.control.contains(id) {
                 return Err(format!(
-                    "{id:?} has {:?} and no turn, or one too many",
+                    "{id:?} has {:?}, which disagrees with the control queue",
                     stream.control
                 ));
             }

@@ -1,28 +1,27 @@
-//! How a STREAM frame uses what room a packet has left.
+//! How a STREAM frame fits into the rest of a packet.
 
 use super::StreamId;
 use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
 use crate::wire::frame::data;
 
-/// A tail shorter than this is not split off merely to use up a packet, bytes.
+/// Data is not split for a fragment shorter than this, bytes.
 const MIN_FRAGMENT: usize = 32;
 
-/// Room that any frame but STREAM fits in, bytes: a type and three integers
-/// (RESET_STREAM).
+/// Size of the largest control frame, bytes: a type and three integers (RESET_STREAM).
 pub(super) const CONTROL_ROOM: usize = 1 + 3 * 8;
 
-/// How a STREAM frame will sit in a packet.
+/// The layout of a STREAM frame in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamLayout {
-    /// Bytes of data it carries.
+    /// Bytes of data in the frame.
     pub(super) len: usize,
     /// Whether the length is written; without it the frame ends the packet.
     pub(super) with_length: bool,
 }
 
-/// Lays out up to `available` bytes from `offset` on in `room` bytes of packet, or
-/// `None` when it is not worth it there.
+/// Lays out up to `available` bytes from `offset` on in `room` bytes of a packet. Returns `None`
+/// if too little would fit.
 pub(super) fn layout_stream(
     id: StreamId,
     offset: u64,
@@ -47,8 +46,8 @@ pub(super) fn layout_stream(
 }
 
 impl StreamLayout {
-    /// Writes the header (RFC 9000 §19.8) and lends the room for the data; `None`
-    /// if `w` has overflowed, which what was laid out for its room does not.
+    /// Writes the header (RFC 9000 §19.8) and returns the buffer for the data. Returns `None` if
+    /// `w` has overflowed, which cannot happen with the room of the layout.
     pub(super) fn write_header<'w>(
         self,
         w: &'w mut Writer<'_>,
@@ -70,7 +69,7 @@ mod tests {
 
     /// Whatever the sizes, a layout fits, and without a length it fits exactly.
     #[test]
-    fn every_layout_fits_and_an_open_one_fits_exactly() {
+    fn every_layout_fits_and_layout_without_length_fills_packet() {
         for (id, offset) in [(0, 0), (4, 70), (1 << 20, 1 << 40)] {
             let id = StreamId::from_wire(id);
             for room in 0..400 {
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_fit_omits_the_length() {
+    fn stream_frame_of_exact_fit_omits_length() {
         let id = StreamId::from_wire(0);
         let open = layout_stream(id, 0, 98, 100);
         assert_eq!(open.map(|l| (l.len, l.with_length)), Some((98, false)));
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn control_room_holds_any_control_frame() {
+    fn control_reserve_holds_any_control_frame() {
         let id = StreamId::from_wire(VARINT_MAX);
         let largest = Frame::ResetStream {
             id,

@@ -1,21 +1,20 @@
 //! Streams (RFC 9000 §2–4, §19.4–19.14).
 //!
 //! ```text
-//! streams      all streams of a connection: limits, lookup, life and end
-//! application  what the application calls
-//! incoming     frames of the peer
-//! outgoing     filling a packet
-//! outcome      packets acknowledged or lost
-//! halves       one stream; send, recv: its halves; state: their machines
-//! layout       how a STREAM frame uses the room in a packet
-//! per_direction   what there is once for each directionality
-//! send_buffer, ranges        bytes on their way out
-//! assembler, ahead, block   bytes on their way in
-//! sending      what sending halves share: credit, budget, turns (schedule)
-//! budget       what all may buffer, changed while they live
-//! window       credit we grant; concurrency: how many streams
+//! streams      all streams of a connection: limits, lookup, opening and removal
+//! application  the calls of the application
+//! incoming     received frames
+//! outgoing     filling packets
+//! outcome      acknowledged and lost frames
+//! halves       one stream; send, recv: its halves; state: their state machines
+//! layout       how a STREAM frame fits into a packet
+//! per_direction   values for each directionality
+//! send_buffer, ranges        data to send
+//! assembler, out_of_order, block   received data
+//! sending      what sending halves share: credit, buffer budget, schedule
+//! budget       limits on buffered data, which may change at any time
+//! window       receive windows; concurrency: stream limits
 //! ```
-mod ahead;
 mod application;
 mod assembler;
 mod block;
@@ -30,6 +29,7 @@ mod incoming;
 #[cfg(feature = "testing")]
 mod inspection;
 mod layout;
+mod out_of_order;
 mod outcome;
 mod outgoing;
 mod per_direction;
@@ -50,7 +50,7 @@ pub use content::StreamContent;
 pub use event::StreamEvent;
 pub use id::{Directionality, StreamId};
 #[cfg(feature = "testing")]
-pub use inspection::Useful;
+pub use inspection::ProductiveWork;
 pub use recv::ReadError;
 pub use schedule::Priority;
 pub use send::{SendProgress, WriteError};

@@ -1,4 +1,4 @@
-//! What became of the frames sent.
+//! Sent frames that were acknowledged or lost.
 
 use super::event::StreamEvent;
 use super::halves::Stream;
@@ -7,7 +7,7 @@ use super::send::SendHalf;
 use super::{StreamContent, StreamId, Streams};
 
 impl Streams {
-    /// A packet with this frame was acknowledged. A second time changes nothing.
+    /// Called when a packet with this frame is acknowledged. A repetition has no effect.
     pub fn on_acked(&mut self, content: &StreamContent) {
         match *content {
             StreamContent::Data {
@@ -20,14 +20,14 @@ impl Streams {
                 self.with_send(id, SendHalf::on_reset_acked);
                 self.prune(id);
             }
-            StreamContent::MaxData(limit) => self.receive.confirm(limit),
+            StreamContent::MaxData(limit) => self.receive.on_limit_acked(limit),
             StreamContent::MaxStreamData(id, limit) => {
                 let recv = self.streams.get_mut(&id).and_then(Stream::recv_mut);
                 if let Some(half) = recv {
-                    half.window.confirm(limit);
+                    half.window.on_limit_acked(limit);
                 }
             }
-            // The others need no acknowledgement: their effect shows.
+            // The others need no acknowledgement: their effect can be seen.
             StreamContent::StopSending(_)
             | StreamContent::MaxStreams(..)
             | StreamContent::DataBlocked(_)
@@ -36,9 +36,9 @@ impl Streams {
         }
     }
 
-    /// A packet with this frame was lost, or its frames are to be sent once more as a
-    /// probe. Repeating it, or calling it for what was acknowledged meanwhile, is
-    /// harmless (RFC 9000 §13.3).
+    /// Called when a packet with this frame is lost, or its frames are to be sent again as a
+    /// probe (RFC 9000 §13.3). A repetition, or a call for a frame that was acknowledged
+    /// meanwhile, has no effect.
     pub fn on_lost(&mut self, content: &StreamContent) {
         match *content {
             StreamContent::Data {
@@ -58,7 +58,7 @@ impl Streams {
                 let again = recv.is_some_and(RecvHalf::wants_stop);
                 self.mark(id, |control| control.stop |= again);
             }
-            // Only the newest limit matters; an older one was overtaken.
+            // Only the newest limit matters; it replaces older ones.
             StreamContent::MaxData(limit) => {
                 self.credit_pending |= limit == self.receive.granted();
             }

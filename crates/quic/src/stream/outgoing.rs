@@ -15,10 +15,10 @@ const BOTH: [Directionality; 2] = [
     Directionality::Unidirectional,
 ];
 
-/// Where new data comes from: the credit differs.
+/// The kind of data to send, which decides on the credit it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// Sent before, or an end alone: needs no connection credit.
+    /// A retransmission or a FIN alone: needs no connection credit.
     Free,
     /// New data: uses connection credit.
     Paid,
@@ -33,10 +33,9 @@ enum Written {
 }
 
 impl Streams {
-    /// Writes as many frames as fit: control frames, then STREAM frames,
-    /// retransmissions first, by [`Priority`](super::Priority). Tells `contents` each
-    /// frame written. `rtt` is the smoothed round-trip time, by which receive windows
-    /// are sized.
+    /// Writes as many frames as fit: control frames, then STREAM frames, with retransmissions first,
+    /// by [`Priority`](super::Priority). Passes each frame written to `contents`. `rtt` is the
+    /// smoothed round-trip time, which sizes the receive windows.
     pub fn fill(
         &mut self,
         w: &mut Writer<'_>,
@@ -59,32 +58,31 @@ impl Streams {
         self.fill_blocked(w, contents);
     }
 
-    /// Writes limits that the peer may soon be short of, into a packet that leaves
-    /// anyway: with every acknowledgement of the data that uses them up, so that
-    /// credit is as hard to lose as acknowledgements are. On a path that loses
-    /// nothing there are none.
-    pub fn fill_hurried(
+    /// Writes limits that the peer may soon reach into a packet that is sent anyway. They go with
+    /// every acknowledgement of the data that uses them up, so that credit is lost as rarely as
+    /// acknowledgements. On a path without loss there are none.
+    pub fn fill_urgent_credit(
         &mut self,
         w: &mut Writer<'_>,
         now: Instant,
         rtt: Duration,
         contents: &mut impl FnMut(StreamContent),
     ) {
-        if self.hurried && w.remaining() >= CONTROL_ROOM {
+        if self.urgent_credit && w.remaining() >= CONTROL_ROOM {
             self.write_connection_credit(w, now, rtt, contents);
         }
         while w.remaining() >= CONTROL_ROOM
             && let Some(id) = self.hurried_streams.pop()
         {
             let recv = self.streams.get(&id).and_then(Stream::recv);
-            if recv.is_some_and(|half| half.hurried && half.wants_credit()) {
+            if recv.is_some_and(|half| half.urgent_credit && half.wants_credit()) {
                 self.write_stream_credit(id, w, now, rtt, contents);
                 self.sync_control(id);
             }
         }
     }
 
-    /// Writes MAX_DATA with all there is to grant.
+    /// Writes MAX_DATA with the highest possible limit.
     fn write_connection_credit(
         &mut self,
         w: &mut Writer<'_>,
@@ -93,7 +91,7 @@ impl Streams {
         contents: &mut impl FnMut(StreamContent),
     ) {
         self.credit_pending = false;
-        self.hurried = false;
+        self.urgent_credit = false;
         let limit = self.receive.grant(now, rtt);
         Frame::MaxData(limit).encode(w);
         contents(StreamContent::MaxData(limit));
@@ -123,7 +121,7 @@ impl Streams {
         }
     }
 
-    /// Writes MAX_STREAM_DATA with all there is to grant.
+    /// Writes MAX_STREAM_DATA with the highest possible limit.
     fn write_stream_credit(
         &mut self,
         id: StreamId,
@@ -139,9 +137,9 @@ impl Streams {
         let Some(half) = stream.recv_mut() else {
             return;
         };
-        half.hurried = false;
+        half.urgent_credit = false;
         let limit = half.window.grant(now, rtt);
-        // One stream alone must be able to use the window it earned.
+        // A single stream must be able to use its whole window.
         self.receive
             .raise_to(half.window.size().saturating_mul(3) / 2);
         self.credit_pending |= self.receive.is_due();
@@ -149,8 +147,8 @@ impl Streams {
         contents(StreamContent::MaxStreamData(id, limit));
     }
 
-    /// Writes one control frame of the stream and clears its mark; credit is the
-    /// caller's to write.
+    /// Writes one control frame of the stream and clears its flag. The caller writes
+    /// MAX_STREAM_DATA.
     fn fill_one_control(
         &mut self,
         id: StreamId,
@@ -258,10 +256,10 @@ impl Streams {
         })
     }
 
-    /// Tells the peer which of its limits hold us up (RFC 9000 §4.1, §4.6).
+    /// Writes DATA_BLOCKED and STREAMS_BLOCKED for limits that block us (RFC 9000 §4.1, §4.6).
     fn fill_blocked(&mut self, w: &mut Writer<'_>, contents: &mut impl FnMut(StreamContent)) {
         if self.sending.blocked_pending && w.remaining() >= CONTROL_ROOM {
-            let at = self.sending.tell_blocked();
+            let at = self.sending.take_blocked();
             Frame::DataBlocked { limit: at }.encode(w);
             contents(StreamContent::DataBlocked(at));
         }

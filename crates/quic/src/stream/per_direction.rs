@@ -1,10 +1,10 @@
-//! What there is once for each directionality.
+//! Values for each directionality.
 
 use core::ops::{Index, IndexMut};
 
 use super::Directionality;
 
-/// Two of a thing, found by [`Directionality`].
+/// Two values, indexed by [`Directionality`].
 #[derive(Debug, Default)]
 pub(super) struct PerDirection<T>([T; 2]);
 

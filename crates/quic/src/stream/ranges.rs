@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// The offsets `start..end`; a copyable [`core::ops::Range`].
+/// The offsets `start..end`. Unlike [`core::ops::Range`] it is `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -23,19 +23,18 @@ impl Span {
     }
 }
 
-/// Offsets, coalesced. Most streams never need it, so that it takes no room until
-/// there is something in it.
+/// A set of offsets. Most streams never need one, so it allocates only when it is not empty.
 #[derive(Debug, Default)]
 pub(super) struct RangeSet(Option<Box<Spans>>);
 
 impl RangeSet {
-    /// How many spans are kept: what the set costs.
+    /// Returns the number of spans, which is what the set costs.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |set| set.spans.len())
     }
 
-    /// How many bytes the spans hold together.
+    /// Returns how many bytes the spans hold together.
     pub(super) fn bytes(&self) -> u64 {
         self.0.as_ref().map_or(0, |set| set.bytes)
     }
@@ -44,7 +43,7 @@ impl RangeSet {
         self.0.as_ref()?.spans.front().copied()
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
         let set = self.0.as_deref();
         set.map_or(0, |set| {
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_coalesce_and_cuts_split() {
+    fn adjacent_ranges_merge_and_removal_splits() {
         let mut set = RangeSet::default();
         set.insert(Span::new(0, 10));
         set.insert(Span::new(20, 30));
@@ -247,7 +246,7 @@ mod tests {
     proptest! {
         /// The set agrees with a plain array of booleans after any history.
         #[test]
-        fn agrees_with_a_bitmap(ops in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..24), 0..64)) {
+        fn range_set_agrees_with_bitmap(ops in prop::collection::vec((any::<bool>(), 0u64..64, 0u64..24), 0..64)) {
             let mut set = RangeSet::default();
             let mut bits = [false; 96];
             for (add, start, len) in ops {

@@ -3,51 +3,51 @@
 use bytes::Bytes;
 
 use super::assembler::Assembler;
-use super::state::{RecvMove, RecvState};
+use super::state::{RecvState, RecvTransition};
 use super::window::Window;
 use crate::error::{Code, TransportError};
 use crate::wire::cursor::VARINT_MAX;
 
-/// Why a read gave nothing.
+/// Why a read returned no data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Nothing has arrived; a [`Readable`](super::StreamEvent::Readable) will follow.
-    #[error("nothing to read yet")]
+    /// No data is available; a [`Readable`](super::StreamEvent::Readable) event follows.
+    #[error("no data available yet")]
     Blocked,
     /// The peer reset the stream with this application error code.
     #[error("the peer reset the stream with code {0}")]
     Reset(u64),
-    /// No such stream, its end was read, or it was stopped.
-    #[error("no such stream to read from")]
+    /// There is no such stream, its end was read, or it was stopped.
+    #[error("unknown stream, or already read to its end")]
     Unknown,
 }
 
-/// What a frame changed, for the connection's accounts.
+/// The changes by a frame, for the accounts of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
     /// Bytes by which the highest offset rose.
     pub(super) raised: u64,
     /// Bytes that had not arrived before.
     pub(super) fresh: u64,
-    /// Bytes that nobody will read and that count as consumed.
+    /// Bytes that will not be read and count as consumed.
     pub(super) discarded: u64,
-    /// Whether the application should hear of it.
+    /// Whether to report the stream as readable.
     pub(super) readable: bool,
 }
 
-/// What receive buffers hold: of one half, or of all.
+/// The content of one receive buffer, or the sum over all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Holding {
+pub(super) struct BufferUsage {
     /// Bytes allocated.
     pub(super) memory: usize,
-    /// Bytes held for the application.
+    /// Bytes buffered for the application.
     pub(super) stored: usize,
-    /// Pieces that wait for data before them.
+    /// Number of pieces behind gaps.
     pub(super) pieces: usize,
 }
 
-impl Holding {
-    /// The same after a half that held `before` has come to hold `after`.
+impl BufferUsage {
+    /// Returns the same after a half that held `before` has come to hold `after`.
     #[must_use]
     pub(super) fn changed(self, before: Self, after: Self) -> Self {
         let step = |all: usize, before: usize, after| {
@@ -71,18 +71,18 @@ pub(super) struct RecvHalf {
     /// Highest offset received.
     highest: u64,
     final_size: Option<u64>,
-    /// The peer's code, once it reset the stream.
+    /// The peer's error code, if it has reset the stream.
     reset: Option<u64>,
-    /// Our code, once the application does not want the rest.
+    /// Our error code, if the application has stopped the stream.
     stopped: Option<u64>,
-    /// The application met `Blocked`, or never read.
+    /// Whether the last read returned `Blocked`, or there was none.
     wants_read: bool,
-    /// The next packet should carry the newest limit.
-    pub(super) hurried: bool,
+    /// Whether the next packet should carry the current limit.
+    pub(super) urgent_credit: bool,
 }
 
 impl RecvHalf {
-    /// Gives back room without data.
+    /// Frees unused memory.
     pub(super) fn release_memory(&mut self) {
         self.assembler.release_memory();
     }
@@ -97,12 +97,12 @@ impl RecvHalf {
             reset: None,
             stopped: None,
             wants_read: true,
-            hurried: false,
+            urgent_credit: false,
         }
     }
 
-    /// Becomes the half of another stream, in the room of this one.
-    pub(super) fn renew(&mut self, window: Window) {
+    /// Resets the half for another stream and keeps its allocations.
+    pub(super) fn reuse(&mut self, window: Window) {
         let assembler = core::mem::take(&mut self.assembler);
         *self = Self {
             assembler,
@@ -110,18 +110,18 @@ impl RecvHalf {
         };
     }
 
-    /// Frees what it buffered, but for what [`renew`](Self::renew) can use; it is over.
-    pub(super) fn let_go(&mut self) {
-        self.assembler.let_go();
+    /// Frees the buffers of a finished half, except what [`reuse`](Self::reuse) needs.
+    pub(super) fn clear(&mut self) {
+        self.assembler.clear();
     }
 
     pub(super) const fn state(&self) -> RecvState {
         self.state
     }
 
-    /// What its buffer holds.
-    pub(super) fn holding(&self) -> Holding {
-        Holding {
+    /// Returns what its buffer holds.
+    pub(super) fn usage(&self) -> BufferUsage {
+        BufferUsage {
             memory: self.assembler.memory(),
             stored: self.assembler.stored(),
             pieces: self.assembler.pieces(),
@@ -132,8 +132,8 @@ impl RecvHalf {
         self.stopped
     }
 
-    /// Takes a STREAM frame. `credit` is what the connection still grants, `spare` how
-    /// much room it has for blocks larger than need be, bytes.
+    /// Handles a STREAM frame. `credit` is the remaining credit of the connection, `spare` the memory
+    /// that may be used for larger blocks, in bytes.
     pub(super) fn on_data(
         &mut self,
         offset: u64,
@@ -145,7 +145,7 @@ impl RecvHalf {
         let end = offset
             .checked_add(data.len() as u64)
             .filter(|&end| end <= VARINT_MAX)
-            .ok_or_else(|| flow_control("stream data past the largest offset"))?;
+            .ok_or_else(|| flow_control("stream data beyond offset 2^62 - 1"))?;
         self.check_final_size(end, fin)?;
         let raised = self.check_credit(end, credit)?;
         if !self.state.is_receiving() {
@@ -154,13 +154,13 @@ impl RecvHalf {
         self.highest = self.highest.max(end);
         if fin {
             self.final_size = Some(end);
-            self.step(RecvMove::Fin);
+            self.step(RecvTransition::Fin);
         }
         if self.stopped.is_some() {
             return Ok(self.drop_data(raised));
         }
         let before = self.assembler.contiguous();
-        // Room to spare is for what is to come.
+        // Unused room only helps later data.
         let spare = if fin { 0 } else { spare };
         let held = self.assembler.stored();
         let fresh = self.assembler.insert(offset, data, spare);
@@ -172,7 +172,7 @@ impl RecvHalf {
         let arrived = self.assembler.contiguous();
         let complete = self.final_size == Some(arrived);
         if complete {
-            self.step(RecvMove::Complete);
+            self.step(RecvTransition::Complete);
         }
         Ok(Received {
             raised,
@@ -182,7 +182,7 @@ impl RecvHalf {
         })
     }
 
-    /// Takes RESET_STREAM. `credit` as in [`Self::on_data`].
+    /// Handles a RESET_STREAM frame. `credit` as in [`Self::on_data`].
     pub(super) fn on_reset(
         &mut self,
         code: u64,
@@ -197,14 +197,14 @@ impl RecvHalf {
         self.highest = self.highest.max(final_size);
         self.final_size = Some(final_size);
         self.reset = Some(code);
-        self.step(RecvMove::Reset);
+        self.step(RecvTransition::Reset);
         self.assembler.discard();
         let discarded = self.consume_rest();
         if self.stopped.is_some() {
-            self.step(RecvMove::Told);
+            self.step(RecvTransition::Told);
         }
-        // Told also to an application that has not read what came before: work for a
-        // peer that has given up can stop at once.
+        // Also reported if data before it is unread: the application can stop its work for a peer
+        // that has given up.
         self.wants_read = false;
         Ok(Received {
             raised,
@@ -214,8 +214,8 @@ impl RecvHalf {
         })
     }
 
-    /// The application does not want the rest: answers the bytes that count as
-    /// consumed by this, or `None` if it had stopped before.
+    /// Stops reading. Returns the number of bytes that count as consumed by this, or `None` if the
+    /// stream was already stopped.
     pub(super) fn stop(&mut self, code: u64) -> Option<u64> {
         if self.stopped.is_some() || self.state.is_terminal() {
             return None;
@@ -224,28 +224,27 @@ impl RecvHalf {
         self.assembler.discard();
         match self.state {
             RecvState::Recv | RecvState::SizeKnown => {}
-            RecvState::DataRecvd | RecvState::ResetRecvd => self.step(RecvMove::Told),
+            RecvState::DataRecvd | RecvState::ResetRecvd => self.step(RecvTransition::Told),
             RecvState::DataRead | RecvState::ResetRead => {}
         }
         Some(self.consume_rest())
     }
 
-    /// Whether the peer should be asked to stop: only while it may still send
-    /// (RFC 9000 §3.5).
+    /// Returns whether to send STOP_SENDING: only while the peer may still send (RFC 9000 §3.5).
     pub(super) fn wants_stop(&self) -> bool {
         self.stopped.is_some() && self.state.is_receiving()
     }
 
-    /// Whether new credit would be of use to the peer (RFC 9000 §3.2).
+    /// Returns whether the peer can use new credit (RFC 9000 §3.2).
     pub(super) fn wants_credit(&self) -> bool {
         self.state == RecvState::Recv && self.stopped.is_none()
     }
 
-    /// Marks the half for the next packet if the peer may soon be out of credit;
-    /// answers whether that is news.
-    pub(super) fn hurry(&mut self) -> bool {
-        let news = !self.hurried && self.wants_credit() && self.window.is_short(self.highest);
-        self.hurried |= news;
+    /// Marks the half, so that the next packet carries its limit, if the peer may soon be out of
+    /// credit. Returns whether it was not marked before.
+    pub(super) fn mark_urgent_credit(&mut self) -> bool {
+        let news = !self.urgent_credit && self.wants_credit() && self.window.is_short(self.highest);
+        self.urgent_credit |= news;
         news
     }
 
@@ -271,7 +270,7 @@ impl RecvHalf {
         Ok(Some(chunk))
     }
 
-    /// Whether there is data to read; false at the end.
+    /// Returns whether there is data to read; false at the end.
     pub(super) fn peek(&mut self) -> Result<bool, ReadError> {
         self.check_readable()?;
         let data = self.assembler.is_readable();
@@ -290,24 +289,24 @@ impl RecvHalf {
             RecvState::Recv | RecvState::SizeKnown | RecvState::DataRecvd => Ok(()),
             RecvState::DataRead => Err(ReadError::Unknown),
             RecvState::ResetRecvd => {
-                self.step(RecvMove::Told);
+                self.step(RecvTransition::Told);
                 Err(ReadError::Reset(self.reset.unwrap_or(0)))
             }
             RecvState::ResetRead => Err(ReadError::Reset(self.reset.unwrap_or(0))),
         }
     }
 
-    /// Nothing is left to read: the end if everything was, else `Blocked`.
+    /// Handles a read without data: the end if everything was read, otherwise `Blocked`.
     fn read_nothing(&mut self) -> Result<(), ReadError> {
         if self.state == RecvState::DataRecvd {
-            self.step(RecvMove::Told);
+            self.step(RecvTransition::Told);
             return Ok(());
         }
         self.wants_read = true;
         Err(ReadError::Blocked)
     }
 
-    /// RFC 9000 §4.5: once known, the final size neither changes nor is passed.
+    /// Checks that a known final size neither changes nor is exceeded (RFC 9000 §4.5).
     fn check_final_size(&self, end: u64, is_final: bool) -> Result<(), TransportError> {
         let wrong = |reason| Err(TransportError::new(Code::FINAL_SIZE_ERROR, reason));
         match self.final_size {
@@ -318,23 +317,23 @@ impl RecvHalf {
         }
     }
 
-    /// RFC 9000 §4.1. Answers by how much `end` raises the highest offset.
+    /// Checks flow control (RFC 9000 §4.1). Returns by how much `end` raises the highest offset.
     fn check_credit(&self, end: u64, credit: u64) -> Result<u64, TransportError> {
         let raised = end.saturating_sub(self.highest);
         if end > self.window.granted() {
-            return Err(flow_control("more stream data than MAX_STREAM_DATA"));
+            return Err(flow_control("more stream data than MAX_STREAM_DATA allows"));
         }
         if raised > credit {
-            return Err(flow_control("more data than MAX_DATA"));
+            return Err(flow_control("more data than MAX_DATA allows"));
         }
         Ok(raised)
     }
 
-    /// Data for a stopped stream only counts.
+    /// Discards data of a stopped stream, which counts for flow control only.
     fn drop_data(&mut self, raised: u64) -> Received {
         if self.final_size.is_some() {
-            self.step(RecvMove::Complete);
-            self.step(RecvMove::Told);
+            self.step(RecvTransition::Complete);
+            self.step(RecvTransition::Told);
         }
         Received {
             raised,
@@ -344,7 +343,7 @@ impl RecvHalf {
         }
     }
 
-    /// Counts all that was received as consumed and answers how much that adds.
+    /// Counts all that was received as consumed and returns how much that adds.
     fn consume_rest(&mut self) -> u64 {
         let rest = self.highest.saturating_sub(self.window.consumed());
         self.window.consume(rest);
@@ -355,7 +354,7 @@ impl RecvHalf {
         news && core::mem::take(&mut self.wants_read)
     }
 
-    fn step(&mut self, step: RecvMove) {
+    fn step(&mut self, step: RecvTransition) {
         let next = self.state.after(step);
         debug_assert!(next.is_ok(), "{:?} in {:?}", step, self.state);
         self.state = next.unwrap_or(self.state);
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_read_once_all_data_was() {
+    fn end_of_stream_is_read_once_after_all_data() {
         let mut half = half();
         let news = half.on_data(5, true, b"world", 100, 0).unwrap();
         assert_eq!((news.raised, news.readable), (10, false));
@@ -396,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn final_size_rules() {
+    fn final_size_violations_are_errors() {
         let wrong = Some(Code::FINAL_SIZE_ERROR);
         let mut known = half();
         known.on_data(0, true, b"abc", 100, 0).unwrap();
@@ -411,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_rules() {
+    fn flow_control_violations_are_errors() {
         let over = Some(Code::FLOW_CONTROL_ERROR);
         assert_eq!(code(half().on_data(0, false, &[0; 1_001], 5_000, 0)), over);
         assert_eq!(code(half().on_data(0, false, &[0; 100], 99, 0)), over);
@@ -426,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reset_leaves_unread_counts_as_consumed() {
+    fn unread_data_of_reset_stream_returns_credit() {
         let mut half = half();
         half.on_data(0, false, &[0; 100], 500, 0).unwrap();
         assert_eq!(half.read(&mut [0; 30]), Ok(Some(30)));
@@ -434,11 +433,11 @@ mod tests {
         assert_eq!((news.raised, news.discarded), (300, 370));
         assert_eq!(half.read_chunk(9), Err(ReadError::Reset(7)));
         assert!(half.state().is_terminal());
-        assert_eq!(half.holding().memory, 0);
+        assert_eq!(half.usage().memory, 0);
     }
 
     #[test]
-    fn reset_behind_unread_data_is_told() {
+    fn reset_with_unread_data_is_reported() {
         let mut half = half();
         assert!(
             half.on_data(0, false, b"unread", 99, usize::MAX)
@@ -454,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stopped_stream_only_counts() {
+    fn stopped_stream_discards_data_and_counts_credit() {
         let mut half = half();
         half.on_data(0, false, &[0; 100], 500, 0).unwrap();
         assert_eq!(half.stop(3), Some(100));
@@ -469,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_is_told_once_until_a_read_blocks() {
+    fn readable_event_is_sent_once_until_read_blocks() {
         let mut half = half();
         assert!(half.on_data(0, false, b"a", 9, 0).unwrap().readable);
         assert!(!half.on_data(1, false, b"b", 9, 0).unwrap().readable);

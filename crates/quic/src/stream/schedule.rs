@@ -1,4 +1,5 @@
-//! Which stream sends next: eight urgencies, in turn or in order (RFC 9218 §4, §10).
+//! The order in which streams send: by eight urgencies, within each round-robin or in order
+//! (RFC 9218 §4, §10).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -6,19 +7,19 @@ use std::ops::Bound;
 use super::StreamId;
 use crate::memory;
 
-/// When a stream is served relative to others.
+/// The priority of a stream relative to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
     /// 0 (first) to 7 (last); larger values count as 7.
     pub urgency: u8,
-    /// Takes turns with its equals. Otherwise it is served to its end, in order of
-    /// ID, before those that take turns.
+    /// Shares bandwidth round-robin with streams of the same urgency. If false, the stream is sent
+    /// to its end, in order of ID, before those.
     pub incremental: bool,
 }
 
 impl Default for Priority {
-    /// Urgency 3 as in RFC 9218 §4.1, but in turns: on a bare transport a bulk
-    /// stream must not starve a control stream opened after it.
+    /// Urgency 3 as in RFC 9218 §4.1, but incremental: without HTTP, a bulk stream must not starve a
+    /// control stream opened after it.
     fn default() -> Self {
         Self {
             urgency: 3,
@@ -52,16 +53,16 @@ impl Level {
     }
 }
 
-/// The urgency of streams that nobody gave another.
+/// The default urgency.
 const USUAL: usize = 3;
 
-/// The streams that can send, found without looking at those that can't.
+/// The streams that can send, so that the others need not be looked at.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     /// Level [`USUAL`].
     usual: Level,
-    /// The other levels, once one of them was used: most connections never do,
-    /// and each of two schedules would take half a kilobyte for them.
+    /// The other levels, allocated when one of them is used. Most connections never use one, and
+    /// they would take half a kilobyte in each of two schedules.
     others: Option<Box<[Level; LEVELS]>>,
     /// Bit `u` is set while level `u` holds a stream.
     occupied: u8,
@@ -106,7 +107,7 @@ impl Schedule {
         }
     }
 
-    /// Gives back the levels that only few connections use.
+    /// Frees the levels that only few connections use.
     pub(super) fn release_memory(&mut self) {
         if self.occupied & !(1 << USUAL) == 0 {
             self.others = None;
@@ -118,7 +119,7 @@ impl Schedule {
         }
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
@@ -132,7 +133,7 @@ impl Schedule {
             + self.others.as_deref().map_or(0, size_of_val)
     }
 
-    /// The stream whose turn it is; it stays scheduled.
+    /// Returns the next stream to send, which stays scheduled.
     #[inline]
     pub(super) fn next(&self) -> Option<StreamId> {
         let urgency = self.occupied.trailing_zeros() as usize;
@@ -142,7 +143,7 @@ impl Schedule {
         self.others.as_ref()?.get(urgency)?.next()
     }
 
-    /// Notes that `id` had its turn.
+    /// Records that `id` has sent a frame.
     pub(super) fn served(&mut self, id: StreamId, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(LEVELS - 1);
         self.level(urgency).served = Some(id);
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn urgency_first_then_order_then_turns() {
+    fn schedule_is_by_urgency_then_order_then_round_robin() {
         let mut schedule = Schedule::default();
         assert_eq!(schedule.next(), None);
         for id in [8, 4, 0] {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_unusual_urgencies_take_memory() {
+    fn default_urgency_needs_no_allocation() {
         let mut schedule = Schedule::default();
         let id = StreamId::from_wire(0);
         schedule.insert(id, Priority::default());
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_urgency_is_the_last() {
+    fn urgency_out_of_range_is_lowest() {
         let mut schedule = Schedule::default();
         let id = StreamId::from_wire(0);
         schedule.insert(id, priority(255, false));

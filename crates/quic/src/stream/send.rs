@@ -5,52 +5,52 @@ use bytes::Bytes;
 use super::ranges::Span;
 use super::schedule::Priority;
 use super::send_buffer::SendBuffer;
-use super::state::{SendMove, SendState};
+use super::state::{SendState, SendTransition};
 
-/// Why a write took nothing.
+/// Why a write was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The buffer is full; a [`Writable`](super::StreamEvent::Writable) will follow.
+    /// The send buffer is full; a [`Writable`](super::StreamEvent::Writable) event follows.
     #[error("the send buffer is full")]
     Blocked,
-    /// The peer does not want the data, with its application error code.
+    /// The peer stopped the stream with this application error code.
     #[error("the peer stopped the stream with code {0}")]
     Stopped(u64),
-    /// No such stream, or it was reset or done.
-    #[error("no such stream to write to")]
+    /// There is no such stream, it was reset, or it was delivered completely.
+    #[error("unknown stream, or sending has already ended")]
     Unknown,
     /// The stream was finished.
-    #[error("the stream was finished")]
+    #[error("the stream is already finished")]
     Finished,
 }
 
-/// What a stream may always buffer, whatever the others hold, bytes. Also what it may
-/// write beyond the peer's credit, so that new credit finds data ready.
-pub(super) const PRIVATE: u64 = 16 << 10;
+/// Bytes that every stream may buffer, whatever the others use. It may also buffer as much beyond
+/// the peer's credit, so that data can be sent as soon as new credit arrives.
+pub(super) const MIN_STREAM_BUFFER: u64 = 16 << 10;
 
 /// How much may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Allowances {
-    /// Bytes that are free of what all streams share.
+pub(super) struct WriteBudget {
+    /// Free bytes of the budget that all streams share.
     pub(super) room: u64,
-    /// Bytes that may be taken at most, whoever they belong to.
+    /// Free bytes of the limit on all buffered data.
     pub(super) left: u64,
-    /// Bytes that a stream may hold whatever the others do, within `left`.
+    /// Bytes that every stream may buffer, whatever the others use, within `left`.
     pub(super) private: u64,
-    /// A quarter of what is shared: with as much free, writers are told.
+    /// A quarter of the shared budget. Writers are woken when this much is free.
     pub(super) quarter: u64,
 }
 
-impl Allowances {
-    /// Whether enough is free that writers should be told.
+impl WriteBudget {
+    /// Returns whether enough is free to wake writers.
     pub(super) fn is_roomy(&self) -> bool {
         self.room >= self.quarter.max(1)
     }
 }
 
-/// Where a stream stands with the scheduler.
+/// The state of a stream in the schedules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct ScheduleState {
     /// Can send without connection credit: a retransmission or the end alone.
     pub(super) free: bool,
     /// Can send new data, given connection credit.
@@ -59,11 +59,11 @@ pub(super) struct Standing {
     pub(super) stalled: bool,
 }
 
-/// How far what was written on a stream has come. All are offsets, bytes: `acked` ≤
-/// `sent` ≤ `written`.
+/// How much of the data written on a stream was sent and acknowledged. All values are offsets in
+/// bytes: `acked` ≤ `sent` ≤ `written`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendProgress {
-    /// Bytes acknowledged, those behind a loss included.
+    /// Bytes acknowledged, including those after lost data.
     pub acked: u64,
     /// Bytes sent at least once.
     pub sent: u64,
@@ -74,7 +74,7 @@ pub struct SendProgress {
 }
 
 impl SendProgress {
-    /// Whether data waits for the peer to raise the stream's limit.
+    /// Returns whether data waits for the peer to raise the stream's limit.
     #[must_use]
     pub const fn is_stalled(&self) -> bool {
         self.sent < self.written && self.sent >= self.limit
@@ -89,16 +89,16 @@ pub(super) struct SendHalf {
     pub(super) priority: Priority,
     /// The peer's limit on offsets.
     max_data: u64,
-    /// The limit the last STREAM_DATA_BLOCKED named.
+    /// The limit in the last STREAM_DATA_BLOCKED.
     pub(super) blocked_at: Option<u64>,
     reset: Option<u64>,
     stopped: Option<u64>,
-    /// A write met `Blocked`.
+    /// Whether the last write returned `Blocked`.
     pub(super) wants_write: bool,
-    /// Its place in the connection's queue of writers.
+    /// Its position in the connection's queue of writers.
     pub(super) ticket: Option<u64>,
-    /// As the scheduler last heard.
-    pub(super) standing: Standing,
+    /// Its state in the schedules.
+    pub(super) schedule_state: ScheduleState,
 }
 
 impl SendHalf {
@@ -113,12 +113,12 @@ impl SendHalf {
             stopped: None,
             wants_write: false,
             ticket: None,
-            standing: Standing::default(),
+            schedule_state: ScheduleState::default(),
         }
     }
 
-    /// Becomes the half of another stream, in the room of this one.
-    pub(super) fn renew(&mut self, max_data: u64) {
+    /// Resets the half for another stream and keeps its allocations.
+    pub(super) fn reuse(&mut self, max_data: u64) {
         let buffer = core::mem::replace(&mut self.buffer, SendBuffer::new());
         *self = Self {
             buffer,
@@ -126,9 +126,9 @@ impl SendHalf {
         };
     }
 
-    /// Frees what it buffered, but for what [`renew`](Self::renew) can use; it is over.
-    pub(super) fn let_go(&mut self) {
-        self.buffer.let_go();
+    /// Frees the buffers of a finished half, except what [`reuse`](Self::reuse) needs.
+    pub(super) fn clear(&mut self) {
+        self.buffer.clear();
     }
 
     pub(super) const fn state(&self) -> SendState {
@@ -143,7 +143,7 @@ impl SendHalf {
         self.reset
     }
 
-    /// Raises the peer's limit; `false` if it is no news.
+    /// Raises the peer's limit. Returns false if it is not higher than before.
     pub(super) fn raise_max_data(&mut self, limit: u64) -> bool {
         let news = limit > self.max_data;
         self.max_data = self.max_data.max(limit);
@@ -159,26 +159,26 @@ impl SendHalf {
         }
     }
 
-    /// Bytes held until acknowledged.
+    /// Returns the number of bytes held until acknowledged.
     #[inline]
     pub(super) fn held(&self) -> u64 {
         self.buffer.end().saturating_sub(self.buffer.base())
     }
 
-    /// Bytes acknowledged, or given up by a reset.
+    /// Returns the number of bytes acknowledged, or discarded by a reset.
     pub(super) fn delivered(&self) -> u64 {
         let base = self.buffer.base();
         base.saturating_add(self.buffer.acked_ahead())
     }
 
-    /// Bytes held that count against the connection's budget: those the peer allows.
-    /// The rest, at most [`PRIVATE`], does not, so that streams whose peer reads
+    /// Returns the number of bytes held that count against the connection's budget: those that the
+    /// peer allows to send.
+    /// The rest, at most [`MIN_STREAM_BUFFER`], does not, so that streams whose peer reads
     /// slowly can't take the buffers of the others.
     ///
-    /// Nor does what is acknowledged ahead of a loss, or the writer would pause
-    /// each time that a retransmission is lost too; but never more than half, so
-    /// that a peer which acknowledges all but one byte does not make us hold more
-    /// than twice the budget.
+    /// Data acknowledged after a loss does not count either, otherwise the writer would pause each
+    /// time that a retransmission is lost too. But at least half counts, so that a peer which
+    /// acknowledges all but one byte cannot make us hold more than twice the budget.
     #[inline]
     pub(super) fn charge(&self) -> u64 {
         let held = self
@@ -189,7 +189,7 @@ impl SendHalf {
         held.saturating_sub(self.buffer.acked_ahead()).max(held / 2)
     }
 
-    /// Bytes that stream credit lets out and that were never sent.
+    /// Returns the number of unsent bytes within stream credit.
     #[inline]
     pub(super) fn ready(&self) -> u64 {
         if !self.is_active() {
@@ -199,29 +199,29 @@ impl SendHalf {
         paid.saturating_sub(self.buffer.sent())
     }
 
-    /// Bytes that may be written now.
-    pub(super) fn allowance(&self, shared: &Allowances) -> u64 {
+    /// Returns the number of bytes that may be written now.
+    pub(super) fn writable_bytes(&self, shared: &WriteBudget) -> u64 {
         let credit = self.max_data.saturating_sub(self.buffer.end());
         let beyond = self.buffer.end().saturating_sub(self.max_data);
         let private = shared.private.saturating_sub(self.held());
         let room = if credit <= shared.room {
-            credit.saturating_add(PRIVATE.saturating_sub(beyond))
+            credit.saturating_add(MIN_STREAM_BUFFER.saturating_sub(beyond))
         } else {
             shared.room
         };
         room.max(private).min(shared.left)
     }
 
-    /// Whether a blocked writer should be told.
-    pub(super) fn is_worth_writing(&self, shared: &Allowances) -> bool {
+    /// Returns whether to wake a blocked writer.
+    pub(super) fn is_worth_writing(&self, shared: &WriteBudget) -> bool {
         if shared.is_roomy() {
-            self.allowance(shared) >= (PRIVATE / 2).min(shared.quarter).max(1)
+            self.writable_bytes(shared) >= (MIN_STREAM_BUFFER / 2).min(shared.quarter).max(1)
         } else {
             self.held() <= shared.private / 2 && shared.left >= shared.private / 2
         }
     }
 
-    /// Why the application may not write, if so.
+    /// Checks that the application may write.
     pub(super) fn check_writable(&self) -> Result<(), WriteError> {
         if let Some(code) = self.stopped {
             return Err(WriteError::Stopped(code));
@@ -247,20 +247,20 @@ impl SendHalf {
         self.buffer.write_chunk(chunk);
     }
 
-    /// Abandons the stream; `false` if it was over already.
+    /// Resets the stream. Returns false if it was already finished.
     pub(super) fn reset(&mut self, code: u64) -> bool {
         if !self.is_active() {
             return false;
         }
-        self.step(SendMove::Reset);
+        self.step(SendTransition::Reset);
         self.reset = Some(code);
         self.wants_write = false;
         self.buffer.discard();
         true
     }
 
-    /// The peer does not want the data (RFC 9000 §3.5): resets the stream with the
-    /// peer's code; `false` if it was over already.
+    /// Handles a STOP_SENDING frame (RFC 9000 §3.5): resets the stream with the peer's code. Returns
+    /// false if it was already finished.
     pub(super) fn on_stop(&mut self, code: u64) -> bool {
         let active = self.reset(code);
         if active {
@@ -269,7 +269,7 @@ impl SendHalf {
         active
     }
 
-    /// Data or its end is still to be delivered, or may still be written.
+    /// Returns whether data or the FIN is still to be delivered or written.
     #[inline]
     pub(super) fn is_active(&self) -> bool {
         match self.state {
@@ -278,26 +278,30 @@ impl SendHalf {
         }
     }
 
-    /// RESET_STREAM is not acknowledged.
+    /// Returns whether RESET_STREAM is still to be acknowledged.
     pub(super) fn is_resetting(&self) -> bool {
         self.state == SendState::ResetSent
     }
 
-    /// New data that stream credit allows.
+    /// Returns the new data that stream credit allows.
     #[inline]
     pub(super) fn next_paid(&self) -> Span {
         let sent = self.buffer.sent();
         Span::new(sent, self.buffer.end().min(self.max_data).max(sent))
     }
 
-    /// Notes that a frame goes out and answers whether it carries the FIN.
+    /// Records that a frame is sent, and returns whether it carries the FIN.
     pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
         let fin = self.buffer.on_sent(offset, len);
-        self.step(if fin { SendMove::Fin } else { SendMove::Data });
+        self.step(if fin {
+            SendTransition::Fin
+        } else {
+            SendTransition::Data
+        });
         fin
     }
 
-    /// Answers whether this completed the stream.
+    /// Returns whether this completed the stream.
     pub(super) fn on_acked(&mut self, offset: u64, len: u64, fin: bool) -> bool {
         if !self.is_active() {
             return false;
@@ -305,24 +309,24 @@ impl SendHalf {
         self.buffer.on_acked(offset, len, fin);
         let complete = self.buffer.is_all_acked();
         if complete {
-            self.step(SendMove::DataAcked);
+            self.step(SendTransition::DataAcked);
         }
         complete
     }
 
-    /// RESET_STREAM was acknowledged.
+    /// Called when RESET_STREAM is acknowledged.
     pub(super) fn on_reset_acked(&mut self) {
         if self.state == SendState::ResetSent {
-            self.step(SendMove::ResetAcked);
+            self.step(SendTransition::ResetAcked);
         }
     }
 
-    /// The server refused 0-RTT: nothing was sent and no credit was given.
+    /// Called when the server rejects 0-RTT: resets what was sent and the credit.
     pub(super) fn on_rejected(&mut self) {
         if self.state.is_terminal() {
             return;
         }
-        self.step(SendMove::Rejected);
+        self.step(SendTransition::Rejected);
         if self.state == SendState::ResetSent {
             // The final size of what was never sent is zero.
             self.buffer = SendBuffer::new();
@@ -332,27 +336,27 @@ impl SendHalf {
         self.blocked_at = None;
     }
 
-    /// The last offset RESET_STREAM names (RFC 9000 §19.4).
+    /// Returns the final size for RESET_STREAM (RFC 9000 §19.4).
     pub(super) fn final_size(&self) -> u64 {
         self.buffer.sent()
     }
 
-    /// Where the stream should stand with the scheduler.
+    /// Returns the state that the stream should have in the schedules.
     #[inline]
-    pub(super) fn wanted_standing(&self) -> Standing {
+    pub(super) fn wanted_schedule(&self) -> ScheduleState {
         if !self.is_active() {
-            return Standing::default();
+            return ScheduleState::default();
         }
         let unsent = self.buffer.end() > self.buffer.sent();
         let credit = self.max_data > self.buffer.sent();
-        Standing {
+        ScheduleState {
             free: self.buffer.next_free().is_some(),
             paid: unsent && credit,
             stalled: unsent && !credit,
         }
     }
 
-    fn step(&mut self, step: SendMove) {
+    fn step(&mut self, step: SendTransition) {
         let next = self.state.after(step);
         debug_assert!(next.is_ok(), "{:?} in {:?}", step, self.state);
         self.state = next.unwrap_or(self.state);
@@ -365,32 +369,32 @@ mod tests {
 
     const BUDGET: u64 = 1 << 20;
 
-    /// What is left with `room` free of a budget of [`BUDGET`].
-    fn shared(room: u64) -> Allowances {
-        Allowances {
+    /// Returns what is left with `room` free of a budget of [`BUDGET`].
+    fn shared(room: u64) -> WriteBudget {
+        WriteBudget {
             room,
             left: 64 * BUDGET,
-            private: PRIVATE,
+            private: MIN_STREAM_BUFFER,
             quarter: BUDGET / 4,
         }
     }
 
     #[test]
-    fn a_stream_without_credit_keeps_only_its_private_part() {
+    fn stream_without_credit_buffers_only_its_minimum() {
         let mut half = SendHalf::new(0);
-        assert_eq!(half.allowance(&shared(BUDGET)), PRIVATE);
-        half.write(&[0; PRIVATE as usize]);
-        assert_eq!(half.allowance(&shared(BUDGET)), 0);
+        assert_eq!(half.writable_bytes(&shared(BUDGET)), MIN_STREAM_BUFFER);
+        half.write(&[0; MIN_STREAM_BUFFER as usize]);
+        assert_eq!(half.writable_bytes(&shared(BUDGET)), 0);
         assert_eq!(half.charge(), 0);
-        assert!(half.wanted_standing().stalled);
+        assert!(half.wanted_schedule().stalled);
         assert!(half.raise_max_data(100_000));
-        assert_eq!(half.charge(), PRIVATE);
-        assert_eq!(half.allowance(&shared(BUDGET)), 100_000);
-        assert!(half.wanted_standing().paid);
+        assert_eq!(half.charge(), MIN_STREAM_BUFFER);
+        assert_eq!(half.writable_bytes(&shared(BUDGET)), 100_000);
+        assert!(half.wanted_schedule().paid);
     }
 
     #[test]
-    fn what_is_acknowledged_ahead_of_a_loss_counts_half_at_least() {
+    fn data_acknowledged_ahead_of_loss_counts_at_least_half() {
         let mut half = SendHalf::new(BUDGET);
         half.write(&[0; 100_000]);
         half.on_sent(0, 100_000);
@@ -404,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_counts_what_is_acknowledged_behind_a_loss() {
+    fn progress_counts_data_acknowledged_behind_loss() {
         let mut half = SendHalf::new(60);
         half.write(&[0; 100]);
         half.on_sent(0, 50);
@@ -421,11 +425,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_budget_leaves_every_stream_its_private_part() {
+    fn full_send_budget_leaves_every_stream_its_minimum() {
         let mut half = SendHalf::new(BUDGET);
-        assert_eq!(half.allowance(&shared(0)), PRIVATE);
+        assert_eq!(half.writable_bytes(&shared(0)), MIN_STREAM_BUFFER);
         half.write(&[0; 10_000]);
-        assert_eq!(half.allowance(&shared(0)), PRIVATE - 10_000);
+        assert_eq!(half.writable_bytes(&shared(0)), MIN_STREAM_BUFFER - 10_000);
         assert!(!half.is_worth_writing(&shared(0)));
         half.on_sent(0, 10_000);
         half.on_acked(0, 2_000, false);
@@ -433,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_told_when_a_quarter_of_the_budget_is_free() {
+    fn writable_event_is_sent_when_a_quarter_of_budget_is_free() {
         let mut half = SendHalf::new(4 * BUDGET);
         half.write(&vec![0; BUDGET as usize]);
         assert!(!half.is_worth_writing(&shared(BUDGET / 4 - 1)));
@@ -441,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_resets_with_the_code_of_the_peer() {
+    fn stop_sending_resets_stream_with_peers_code() {
         let mut half = SendHalf::new(BUDGET);
         half.write(b"abc");
         half.on_sent(0, 2);
@@ -450,21 +454,21 @@ mod tests {
         assert_eq!(half.state(), SendState::ResetSent);
         assert_eq!((half.reset_code(), half.final_size()), (Some(9), 2));
         assert_eq!(half.check_writable(), Err(WriteError::Stopped(9)));
-        assert_eq!(half.wanted_standing(), Standing::default());
+        assert_eq!(half.wanted_schedule(), ScheduleState::default());
         assert!(!half.on_acked(0, 2, false));
         half.on_reset_acked();
         assert!(half.state().is_terminal());
     }
 
     #[test]
-    fn a_refused_0rtt_stream_starts_over() {
+    fn stream_of_rejected_0rtt_starts_over() {
         let mut half = SendHalf::new(10);
         half.write(b"abc");
         half.buffer.finish();
         assert!(half.on_sent(0, 3));
         half.on_rejected();
         assert_eq!(half.state(), SendState::Ready);
-        assert!(half.wanted_standing().stalled);
+        assert!(half.wanted_schedule().stalled);
         half.raise_max_data(2);
         assert_eq!(half.next_paid(), Span::new(0, 2));
         assert!(!half.on_sent(0, 2));

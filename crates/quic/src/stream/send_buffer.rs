@@ -1,4 +1,4 @@
-//! Bytes written and not yet acknowledged, in blocks.
+//! Data that was written and is not acknowledged, in blocks.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,18 @@ use bytes::Bytes;
 use super::ranges::{RangeSet, Span};
 use crate::memory;
 
-/// Size to which copied writes are gathered, bytes: one allocation for about fifty
-/// packets.
+/// Size of a block for copied writes, bytes: one allocation for about fifty packets.
 const BLOCK: usize = 64 << 10;
 
-/// Chunks up to this size are copied into a block rather than kept, bytes: below it
-/// the bookkeeping of a chunk costs more than the copy.
+/// Chunks up to this size are copied into a block, bytes: for them, managing a chunk would cost more
+/// than the copy.
 const COPY_UP_TO: usize = 4 << 10;
 
 #[derive(Debug)]
 enum Storage {
-    /// Ours; grows while it is the last.
+    /// Copied data; grows while it is the last block.
     Gathered(Vec<u8>),
-    /// The application's.
+    /// A chunk of the application.
     Shared(Bytes),
 }
 
@@ -46,7 +45,7 @@ struct Block {
 }
 
 impl Block {
-    /// Its bytes from `offset` on, which is not before its start.
+    /// Returns its bytes from `offset` on, which must not be before its start.
     fn from(&self, offset: u64) -> &[u8] {
         let skip = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.storage.bytes().get(skip..).unwrap_or_default()
@@ -62,7 +61,7 @@ impl Block {
     }
 }
 
-/// Whether the stream's end was announced.
+/// The state of the FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fin {
     /// The application may write more.
@@ -79,15 +78,15 @@ enum Fin {
 #[derive(Debug)]
 pub(super) struct SendBuffer {
     blocks: VecDeque<Block>,
-    /// Everything below is acknowledged.
+    /// Everything below this offset is acknowledged.
     base: u64,
-    /// Everything below was sent at least once.
+    /// Everything below this offset was sent at least once.
     sent: u64,
-    /// Everything below was written.
+    /// Everything below this offset was written.
     end: u64,
-    /// Acknowledged above `base`.
+    /// Acknowledged ranges above `base`.
     acked: RangeSet,
-    /// Sent, lost and not acknowledged since.
+    /// Ranges that were lost and have to be sent again.
     lost: RangeSet,
     fin: Fin,
     pinned: usize,
@@ -107,8 +106,8 @@ impl SendBuffer {
         }
     }
 
-    /// Becomes empty and new, and keeps its list of blocks if that is short.
-    pub(super) fn let_go(&mut self) {
+    /// Resets the buffer for another stream, and keeps its list of blocks if that is short.
+    pub(super) fn clear(&mut self) {
         let mut blocks = core::mem::take(&mut self.blocks);
         blocks.clear();
         if blocks.capacity() > memory::KEPT_RING {
@@ -132,19 +131,19 @@ impl SendBuffer {
         self.end
     }
 
-    /// Bytes above `base` that are acknowledged: kept only because of what is
-    /// missing before them.
+    /// Returns the number of acknowledged bytes above `base`, which are kept only because of missing
+    /// ones before them.
     pub(super) fn acked_ahead(&self) -> u64 {
         self.acked.bytes()
     }
 
-    /// Bytes of data that the blocks keep.
+    /// Returns the number of bytes in the blocks.
     #[cfg(test)]
     const fn pinned(&self) -> usize {
         self.pinned
     }
 
-    /// Bytes allocated: the blocks, and what is known of the data in them.
+    /// Returns the allocated memory in bytes: the blocks, and the ranges of their data.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
@@ -161,7 +160,7 @@ impl SendBuffer {
         self.fin == Fin::Acked && self.base == self.end
     }
 
-    /// Appends a copy.
+    /// Appends a copy of `data`.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory, of which the difference is that of a larger and a smaller; offsets below 2^62"
@@ -219,14 +218,14 @@ impl SendBuffer {
         });
     }
 
-    /// No more will be written.
+    /// Ends the data: no more will be written.
     pub(super) fn finish(&mut self) {
         if self.fin == Fin::Open {
             self.fin = Fin::Pending;
         }
     }
 
-    /// What can go out without new credit: a lost part, or the end alone.
+    /// Returns what can be sent without new credit: a lost range, or the FIN alone.
     pub(super) fn next_free(&self) -> Option<Span> {
         self.lost.first().or_else(|| {
             (self.fin == Fin::Pending && self.sent == self.end)
@@ -234,7 +233,7 @@ impl SendBuffer {
         })
     }
 
-    /// Notes that the `len` bytes at `offset` go out, and answers whether the frame
+    /// Records that the `len` bytes at `offset` are sent, and returns whether the frame
     /// carries the FIN.
     #[inline]
     pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
@@ -287,7 +286,7 @@ impl SendBuffer {
         self.free();
     }
 
-    /// Schedules again what is not acknowledged. Harmless for what is.
+    /// Schedules a lost range again, except for the parts that are acknowledged.
     pub(super) fn on_lost(&mut self, offset: u64, len: u64, fin: bool) {
         let end = offset.saturating_add(len).min(self.sent);
         let lost = &mut self.lost;
@@ -300,7 +299,7 @@ impl SendBuffer {
         }
     }
 
-    /// The server refused 0-RTT: nothing was sent.
+    /// Resets what was sent, after the server has rejected 0-RTT.
     pub(super) fn unsend(&mut self) {
         self.sent = self.base;
         self.lost.clear();
@@ -310,14 +309,14 @@ impl SendBuffer {
         }
     }
 
-    /// Gives back what holds no data.
+    /// Frees unused memory.
     pub(super) fn release_memory(&mut self) {
         self.blocks.shrink_to_fit();
         self.acked.release_memory();
         self.lost.release_memory();
     }
 
-    /// Lets go of everything; offsets stay.
+    /// Drops all data; offsets stay.
     pub(super) fn discard(&mut self) {
         self.blocks = VecDeque::new();
         self.lost.clear();
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_reads_back_across_blocks() {
+    fn any_range_is_read_back_across_blocks() {
         let mut buffer = SendBuffer::new();
         buffer.write(&pattern(0, 70_000));
         buffer.write_chunk(Bytes::from(pattern(70_000, 10_000)));
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledged_blocks_are_freed_and_the_rest_still_reads() {
+    fn acknowledged_blocks_are_freed_and_rest_is_readable() {
         let mut buffer = SendBuffer::new();
         buffer.write(&pattern(0, 3 * BLOCK));
         buffer.on_sent(0, 3 * BLOCK as u64);
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_what_was_acknowledged_is_no_loss() {
+    fn loss_of_acknowledged_data_is_ignored() {
         let mut buffer = SendBuffer::new();
         buffer.write(&pattern(0, 100));
         buffer.finish();
@@ -406,7 +405,7 @@ mod tests {
     /// ACK frames go, then lets the others be declared lost: each costs the
     /// same, however many there are.
     #[test]
-    fn every_second_packet_acknowledged_costs_constant_work_each() {
+    fn acknowledging_every_second_packet_is_constant_work() {
         const PACKET: u64 = 1200;
         const PACKETS: u64 = 20_000;
         let mut buffer = SendBuffer::new();
@@ -434,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_end_goes_out_alone() {
+    fn fin_after_all_data_was_sent_is_sent_alone() {
         let mut buffer = SendBuffer::new();
         buffer.write(b"x");
         assert!(!buffer.on_sent(0, 1));
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_writes_share_blocks() {
+    fn small_writes_share_blocks() {
         let mut buffer = SendBuffer::new();
         for _ in 0..100_000 {
             buffer.write(b"ab");

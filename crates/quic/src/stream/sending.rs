@@ -1,32 +1,32 @@
-//! What the sending halves share: credit, buffer budget, turns.
+//! What the sending halves share: credit, buffer budget, schedule.
 
 use std::collections::BTreeMap;
 
 use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
-use super::send::{Allowances, PRIVATE, SendHalf, Standing};
+use super::send::{MIN_STREAM_BUFFER, ScheduleState, SendHalf, WriteBudget};
 use crate::count::{Count, Rebook};
 use crate::memory;
 
-/// Bytes that may wait beyond the peer's MAX_DATA: about forty packets, so that new
-/// credit finds data ready while the application is told of it.
-const BEYOND_CREDIT: u64 = 4 * PRIVATE;
+/// Bytes that may be buffered beyond the peer's MAX_DATA: about forty packets, so that data can be
+/// sent as soon as credit arrives, before the application writes more.
+const BEYOND_CREDIT: u64 = 4 * MIN_STREAM_BUFFER;
 
-/// What a stream may buffer in any case while MAX_DATA lets nothing out: what waits
-/// is of no use, and a peer may never grant more.
-const PRIVATE_WITHOUT_CREDIT: u64 = PRIVATE / 4;
+/// What every stream may buffer while MAX_DATA allows nothing to be sent, bytes. It is small because
+/// buffering does not help then, and the peer may never raise the limit.
+const MIN_STREAM_BUFFER_WITHOUT_CREDIT: u64 = MIN_STREAM_BUFFER / 4;
 
-/// The accounts of one sending half before it changes.
+/// What one sending half adds to the shared accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Before {
+pub(super) struct HalfAccounts {
     charge: u64,
     held: u64,
     ready: u64,
     memory: usize,
 }
 
-impl Before {
+impl HalfAccounts {
     #[inline]
     pub(super) fn of(half: &SendHalf) -> Self {
         Self {
@@ -51,25 +51,25 @@ pub(super) struct Sending {
     max_data: u64,
     /// The sum of offsets sent.
     used: u64,
-    /// The limit the last DATA_BLOCKED named.
+    /// The limit in the last DATA_BLOCKED.
     blocked_at: Option<u64>,
-    /// A DATA_BLOCKED is to be sent.
+    /// Whether a DATA_BLOCKED has to be sent.
     pub(super) blocked_pending: bool,
-    /// Least budget, bytes.
+    /// Smallest budget, bytes.
     floor: u64,
-    /// The congestion window as last told, bytes.
+    /// The last congestion window reported, bytes.
     hint: u64,
-    /// Most bytes held, whatever the budget.
+    /// Largest number of bytes held, whatever the budget.
     limit: u64,
     /// Bytes held that count against the budget ([`SendHalf::charge`]).
     charged: u64,
     /// All bytes held until acknowledged.
     held: u64,
-    /// Of those, what only connection credit keeps from being sent.
+    /// Those of them that could be sent if there were connection credit.
     ready: u64,
     /// Memory of all send buffers, bytes.
     memory: usize,
-    /// Streams whose write met a full budget, by ticket: first come, first served.
+    /// Streams whose write was blocked by a full budget, in order of arrival.
     writers: BTreeMap<u64, StreamId>,
     next_ticket: u64,
 }
@@ -84,7 +84,7 @@ impl Sending {
             used: 0,
             blocked_at: None,
             blocked_pending: false,
-            floor: floor.max(4 * PRIVATE),
+            floor: floor.max(4 * MIN_STREAM_BUFFER),
             hint: 0,
             limit,
             charged: 0,
@@ -101,17 +101,17 @@ impl Sending {
         self.charged
     }
 
-    /// Bytes that were written and are not acknowledged.
+    /// Returns the number of bytes that were written and are not acknowledged.
     pub(super) const fn held(&self) -> u64 {
         self.held
     }
 
-    /// Memory of the send buffers, bytes.
+    /// Returns the memory of the send buffers in bytes.
     pub(super) const fn buffered(&self) -> usize {
         self.memory
     }
 
-    /// Bytes allocated: send buffers, turns, waiting writers.
+    /// Returns the allocated memory in bytes: send buffers, turns, waiting writers.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
@@ -120,31 +120,31 @@ impl Sending {
         self.memory + self.free.memory() + self.paid.memory() + memory::map(&self.writers)
     }
 
-    /// Gives back room of a stream's buffer that holds no data.
+    /// Frees unused memory of a stream's buffer.
     pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
         let before = half.buffer.memory();
         half.buffer.release_memory();
         self.memory.rebook(before, half.buffer.memory());
     }
 
-    /// A stream begins, maybe in the room of another.
+    /// Adds the accounts of a new stream.
     pub(super) fn admit(&mut self, half: &SendHalf) {
         self.memory.rebook(0, half.buffer.memory());
     }
 
-    /// A stream is over and goes.
+    /// Removes the accounts of a finished stream.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
-        debug_assert_eq!(half.standing, Standing::default());
+        debug_assert_eq!(half.schedule_state, ScheduleState::default());
         self.memory.rebook(half.buffer.memory(), 0);
     }
 
-    /// Connection credit left, bytes.
+    /// Returns the remaining connection credit in bytes.
     pub(super) const fn credit(&self) -> u64 {
         self.max_data.saturating_sub(self.used)
     }
 
-    /// The sum of offsets sent.
+    /// Returns the sum of offsets sent.
     pub(super) const fn used(&self) -> u64 {
         self.used
     }
@@ -162,7 +162,7 @@ impl Sending {
         self.note_blocked();
     }
 
-    /// Nothing was sent and no credit was given (0-RTT refused).
+    /// Resets what was sent and the credit, after the server has rejected 0-RTT.
     pub(super) fn forget_credit(&mut self) {
         self.max_data = 0;
         self.used = 0;
@@ -174,19 +174,19 @@ impl Sending {
         !self.paid.is_empty() && self.credit() == 0
     }
 
-    /// Notes that only credit is missing, if the peer does not know.
+    /// Records that only credit is missing, if the peer does not know.
     fn note_blocked(&mut self) {
         self.blocked_pending = self.is_blocked() && self.blocked_at != Some(self.max_data);
     }
 
-    /// DATA_BLOCKED goes out, with this limit.
-    pub(super) fn tell_blocked(&mut self) -> u64 {
+    /// Records that DATA_BLOCKED is sent, and returns its limit.
+    pub(super) fn take_blocked(&mut self) -> u64 {
         self.blocked_at = Some(self.max_data);
         self.blocked_pending = false;
         self.max_data
     }
 
-    /// DATA_BLOCKED was lost.
+    /// Called when a DATA_BLOCKED is lost.
     pub(super) fn on_blocked_lost(&mut self, at: u64) {
         if self.blocked_at == Some(at) {
             self.blocked_at = None;
@@ -194,28 +194,28 @@ impl Sending {
         }
     }
 
-    /// Bytes that writers may hold together: twice the congestion window, so that
+    /// Returns the number of bytes that writers may hold together: twice the congestion window, so that
     /// while one window is in flight the next is being written.
     fn budget(&self) -> u64 {
         self.floor.max(self.hint.saturating_mul(2)).min(self.limit)
     }
 
-    /// Bytes that may wait to be sent: what connection credit lets out, and a
+    /// Returns the number of bytes that may wait to be sent: what connection credit lets out, and a
     /// little to be at hand when more arrives.
     fn useful(&self) -> u64 {
         self.credit().saturating_add(BEYOND_CREDIT)
     }
 
-    /// What writers may hold, and what each may in any case.
-    pub(super) fn allowances(&self) -> Allowances {
+    /// Returns what writers may hold, and what each may in any case.
+    pub(super) fn write_budget(&self) -> WriteBudget {
         let left = self.limit.saturating_sub(self.held);
         let shared = self.budget().saturating_sub(self.charged);
         let private = if self.credit() == 0 {
-            PRIVATE_WITHOUT_CREDIT
+            MIN_STREAM_BUFFER_WITHOUT_CREDIT
         } else {
-            PRIVATE
+            MIN_STREAM_BUFFER
         };
-        Allowances {
+        WriteBudget {
             room: shared
                 .min(self.useful().saturating_sub(self.ready))
                 .min(left),
@@ -240,10 +240,10 @@ impl Sending {
         &mut self,
         id: StreamId,
         half: &mut SendHalf,
-        before: Before,
+        before: HalfAccounts,
         admitted: bool,
     ) {
-        let after = Before::of(half);
+        let after = HalfAccounts::of(half);
         if after != before {
             self.charged.rebook(before.charge, after.charge);
             self.held.rebook(before.held, after.held);
@@ -251,47 +251,49 @@ impl Sending {
             self.memory.rebook(before.memory, after.memory);
         }
         let wanted = if admitted {
-            half.wanted_standing()
+            half.wanted_schedule()
         } else {
-            Standing::default()
+            ScheduleState::default()
         };
-        let standing = core::mem::replace(&mut half.standing, wanted);
-        if standing == wanted {
+        let schedule_state = core::mem::replace(&mut half.schedule_state, wanted);
+        if schedule_state == wanted {
             return;
         }
         move_in(
             &mut self.free,
             id,
             half.priority,
-            standing.free,
+            schedule_state.free,
             wanted.free,
         );
         move_in(
             &mut self.paid,
             id,
             half.priority,
-            standing.paid,
+            schedule_state.paid,
             wanted.paid,
         );
-        self.stalled
-            .rebook(usize::from(standing.stalled), usize::from(wanted.stalled));
+        self.stalled.rebook(
+            usize::from(schedule_state.stalled),
+            usize::from(wanted.stalled),
+        );
         self.note_blocked();
     }
 
     /// Changes the priority of a stream.
     pub(super) fn set_priority(&mut self, id: StreamId, half: &mut SendHalf, new: Priority) {
         let old = core::mem::replace(&mut half.priority, new);
-        if half.standing.free {
+        if half.schedule_state.free {
             self.free.remove(id, old);
             self.free.insert(id, new);
         }
-        if half.standing.paid {
+        if half.schedule_state.paid {
             self.paid.remove(id, old);
             self.paid.insert(id, new);
         }
     }
 
-    /// A write took nothing: remembers whom to tell.
+    /// Queues the writer of a stream whose write was blocked.
     pub(super) fn wait(&mut self, id: StreamId, half: &mut SendHalf) {
         half.wants_write = true;
         self.queue_writer(id, half);
@@ -302,7 +304,7 @@ impl Sending {
         if !half.wants_write {
             return;
         }
-        if half.is_worth_writing(&self.allowances()) {
+        if half.is_worth_writing(&self.write_budget()) {
             half.wants_write = false;
             self.unqueue_writer(half);
             events.push(StreamEvent::Writable(id));
@@ -311,26 +313,26 @@ impl Sending {
         }
     }
 
-    /// The writer at the head of the queue, taken out, while there is useful room.
+    /// Returns the writer at the head of the queue, taken out, while there is useful room.
     pub(super) fn next_writer(&mut self) -> Option<StreamId> {
-        if !self.allowances().is_roomy() {
+        if !self.write_budget().is_roomy() {
             return None;
         }
         self.writers.pop_first().map(|(_, id)| id)
     }
 
-    /// How many writers to tell at a time: enough to use the room. The others hear
+    /// Returns how many writers to tell at a time: enough to use the room. The others hear
     /// when more is acknowledged; when nothing is held that could be, all hear.
     pub(super) fn writers_to_wake(&self) -> usize {
         if self.charged == 0 {
             return self.writers.len();
         }
-        usize::try_from(self.allowances().room.div_ceil(PRIVATE)).unwrap_or(usize::MAX)
+        usize::try_from(self.write_budget().room.div_ceil(MIN_STREAM_BUFFER)).unwrap_or(usize::MAX)
     }
 
-    /// Only a full budget queues; a writer short of stream credit hears of that.
+    /// Queues a writer if the budget is full. One that lacks stream credit is woken by MAX_STREAM_DATA.
     fn queue_writer(&mut self, id: StreamId, half: &mut SendHalf) {
-        if half.ticket.is_none() && !self.allowances().is_roomy() {
+        if half.ticket.is_none() && !self.write_budget().is_roomy() {
             half.ticket = Some(self.next_ticket);
             self.writers.insert(self.next_ticket, id);
             self.next_ticket.count_one();
@@ -354,7 +356,7 @@ fn move_in(schedule: &mut Schedule, id: StreamId, priority: Priority, was: bool,
 
 #[cfg(feature = "testing")]
 impl Sending {
-    /// Whether the accounts are the sums over `halves`, which are all there are.
+    /// Returns whether the accounts are the sums over `halves`, which are all there are.
     pub(super) fn check_accounts<'a>(
         &self,
         halves: impl Iterator<Item = &'a SendHalf>,
@@ -362,17 +364,17 @@ impl Sending {
         let (mut sums, mut stalled) = ([0_u64; 3], 0_usize);
         let mut memory = 0_usize;
         for half in halves {
-            let Before {
+            let HalfAccounts {
                 charge,
                 held,
                 ready,
                 memory: each,
-            } = Before::of(half);
+            } = HalfAccounts::of(half);
             for (sum, part) in sums.iter_mut().zip([charge, held, ready]) {
                 *sum = sum.saturating_add(part);
             }
             memory = memory.saturating_add(each);
-            stalled = stalled.saturating_add(usize::from(half.standing.stalled));
+            stalled = stalled.saturating_add(usize::from(half.schedule_state.stalled));
         }
         let counted = [self.charged, self.held, self.ready];
         if (sums, memory, stalled) != (counted, self.memory, self.stalled) {

@@ -1,8 +1,8 @@
 //! The two halves of a stream as state machines (RFC 9000 §3.1, §3.2).
 
-/// A move the machine does not have.
+/// An invalid state transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IllegalMove;
+pub struct IllegalTransition;
 
 /// The sending half (RFC 9000 §3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,9 +10,9 @@ pub enum SendState {
     /// Opened; nothing sent.
     #[default]
     Ready,
-    /// STREAM frames went out.
+    /// STREAM frames were sent.
     Sending,
-    /// The FIN went out; losses are still repaired.
+    /// The FIN was sent; lost data is still retransmitted.
     DataSent,
     /// Everything including the FIN was acknowledged ("Data Recvd"). Terminal.
     DataAcked,
@@ -22,12 +22,12 @@ pub enum SendState {
     ResetAcked,
 }
 
-/// What moves a [`SendState`].
+/// A transition of a [`SendState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SendMove {
-    /// A STREAM frame went out.
+pub enum SendTransition {
+    /// A STREAM frame was sent.
     Data,
-    /// A STREAM frame with FIN went out.
+    /// A STREAM frame with FIN was sent.
     Fin,
     /// The application reset the stream, or the peer sent STOP_SENDING.
     Reset,
@@ -35,7 +35,7 @@ pub enum SendMove {
     DataAcked,
     /// RESET_STREAM is acknowledged.
     ResetAcked,
-    /// The server refused 0-RTT: nothing was sent after all.
+    /// The server rejected 0-RTT: the data sent so far does not count.
     Rejected,
 }
 
@@ -50,12 +50,12 @@ impl SendState {
         Self::ResetAcked,
     ];
 
-    /// The state after `step`.
+    /// Returns the state after `step`.
     ///
     /// # Errors
-    /// [`IllegalMove`] when RFC 9000 figure 2 has no such arrow.
-    pub const fn after(self, step: SendMove) -> Result<Self, IllegalMove> {
-        use SendMove as M;
+    /// [`IllegalTransition`] when RFC 9000 figure 2 has no such arrow.
+    pub const fn after(self, step: SendTransition) -> Result<Self, IllegalTransition> {
+        use SendTransition as M;
         match (self, step) {
             (Self::Ready | Self::Sending, M::Data) => Ok(Self::Sending),
             (Self::DataSent, M::Data) => Ok(Self::DataSent),
@@ -71,11 +71,11 @@ impl SendState {
             )
             | (Self::ResetSent, M::Data | M::Fin | M::Reset | M::DataAcked)
             | (Self::Ready | Self::Sending, M::DataAcked | M::ResetAcked)
-            | (Self::DataSent, M::ResetAcked) => Err(IllegalMove),
+            | (Self::DataSent, M::ResetAcked) => Err(IllegalTransition),
         }
     }
 
-    /// Nothing more will be sent.
+    /// Returns whether nothing more will be sent.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::DataAcked | Self::ResetAcked)
@@ -92,24 +92,24 @@ pub enum RecvState {
     SizeKnown,
     /// Everything arrived; the application has not read the end.
     DataRecvd,
-    /// The application read the end, or does not want to. Terminal.
+    /// The application has read the end, or has stopped the stream. Terminal.
     DataRead,
-    /// The peer reset the stream; the application does not know.
+    /// The peer reset the stream; the application does not know it yet.
     ResetRecvd,
-    /// The application knows of the reset. Terminal.
+    /// The application knows of the reset (RFC: "Reset Read"). Terminal.
     ResetRead,
 }
 
-/// What moves a [`RecvState`].
+/// A transition of a [`RecvState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RecvMove {
+pub enum RecvTransition {
     /// A FIN arrived.
     Fin,
     /// The last missing byte arrived.
     Complete,
     /// RESET_STREAM arrived.
     Reset,
-    /// The application was told of the end or of the reset, or gave up on it.
+    /// The application learned of the end or of the reset, or stopped the stream.
     Told,
 }
 
@@ -124,13 +124,13 @@ impl RecvState {
         Self::ResetRead,
     ];
 
-    /// The state after `step`. A reset that comes after all data is ignored, as
+    /// Returns the state after `step`. A reset that comes after all data is ignored, as
     /// RFC 9000 §3.2 permits.
     ///
     /// # Errors
-    /// [`IllegalMove`] when RFC 9000 figure 3 has no such arrow.
-    pub const fn after(self, step: RecvMove) -> Result<Self, IllegalMove> {
-        use RecvMove as M;
+    /// [`IllegalTransition`] when RFC 9000 figure 3 has no such arrow.
+    pub const fn after(self, step: RecvTransition) -> Result<Self, IllegalTransition> {
+        use RecvTransition as M;
         match (self, step) {
             (Self::Recv | Self::SizeKnown, M::Fin) => Ok(Self::SizeKnown),
             (Self::SizeKnown, M::Complete) => Ok(Self::DataRecvd),
@@ -143,18 +143,18 @@ impl RecvState {
             | (Self::DataRecvd, M::Complete)
             | (Self::ResetRecvd, M::Fin | M::Complete | M::Reset)
             | (Self::DataRead | Self::ResetRead, M::Fin | M::Complete | M::Reset | M::Told) => {
-                Err(IllegalMove)
+                Err(IllegalTransition)
             }
         }
     }
 
-    /// Frames of the peer may still change something.
+    /// Returns whether frames of the peer can still change the state.
     #[must_use]
     pub const fn is_receiving(self) -> bool {
         matches!(self, Self::Recv | Self::SizeKnown)
     }
 
-    /// Nothing more will be delivered.
+    /// Returns whether nothing more will be delivered.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::DataRead | Self::ResetRead)
@@ -166,9 +166,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_sending_table() {
-        use SendMove as M;
+    fn send_state_transition_table() {
         use SendState as S;
+        use SendTransition as M;
         let table = [
             //  state          Data              Fin               Reset              DataAcked           ResetAcked           Rejected
             (
@@ -218,7 +218,7 @@ mod tests {
             ),
             (S::ResetAcked, [None, None, None, None, None, None]),
         ];
-        let moves = [
+        let transitions = [
             M::Data,
             M::Fin,
             M::Reset,
@@ -228,16 +228,16 @@ mod tests {
         ];
         assert_eq!(table.map(|(state, _)| state), S::ALL);
         for (state, row) in table {
-            assert_eq!(moves.map(|m| state.after(m).ok()), row, "{state:?}");
-            let stuck = row.iter().all(Option::is_none);
-            assert_eq!(state.is_terminal(), stuck, "{state:?}");
+            assert_eq!(transitions.map(|t| state.after(t).ok()), row, "{state:?}");
+            let terminal = row.iter().all(Option::is_none);
+            assert_eq!(state.is_terminal(), terminal, "{state:?}");
         }
     }
 
     #[test]
-    fn the_whole_receiving_table() {
-        use RecvMove as M;
+    fn receive_state_transition_table() {
         use RecvState as S;
+        use RecvTransition as M;
         let table = [
             //  state          Fin                 Complete            Reset                Told
             (
@@ -266,12 +266,12 @@ mod tests {
             (S::ResetRecvd, [None, None, None, Some(S::ResetRead)]),
             (S::ResetRead, [None, None, None, None]),
         ];
-        let moves = [M::Fin, M::Complete, M::Reset, M::Told];
+        let transitions = [M::Fin, M::Complete, M::Reset, M::Told];
         assert_eq!(table.map(|(state, _)| state), S::ALL);
         for (state, row) in table {
-            assert_eq!(moves.map(|m| state.after(m).ok()), row, "{state:?}");
-            let stuck = row.iter().all(Option::is_none);
-            assert_eq!(state.is_terminal(), stuck, "{state:?}");
+            assert_eq!(transitions.map(|t| state.after(t).ok()), row, "{state:?}");
+            let terminal = row.iter().all(Option::is_none);
+            assert_eq!(state.is_terminal(), terminal, "{state:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! All streams of a connection: limits, lookup, life and end.
+//! All streams of a connection: limits, lookup, opening and removal.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 use super::concurrency::{LocalStreams, RemoteStreams};
 use super::config::StreamLimits;
 use super::event::{Events, StreamEvent};
-use super::halves::{Control, Halves, Spares, Stream};
+use super::halves::{Halves, PendingControl, SparePairs, Stream};
 use super::per_direction::PerDirection;
-use super::recv::{Holding, Received, RecvHalf};
+use super::recv::{BufferUsage, Received, RecvHalf};
 use super::send::SendHalf;
-use super::sending::{Before, Sending};
+use super::sending::{HalfAccounts, Sending};
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
@@ -20,26 +20,26 @@ use crate::count::Count;
 use crate::memory;
 use crate::time::Instant;
 
-/// Streams below which those that end leave no room to those to come: the allocator
-/// has it at hand, and a connection that does little should hold little.
+/// While there are fewer streams than this, the allocations of finished streams are not kept: a
+/// connection that does little should use little memory.
 const FEW: usize = 16;
 
-/// Streams for which the table never shrinks.
+/// Number of streams for which the table never shrinks.
 const SMALL_TABLE: usize = 256;
 
-/// Whether [`Streams::fill`] has something to write.
+/// Whether [`Streams::fill`] has frames to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sendability {
-    /// Control frames, retransmissions, or data within credit.
+    /// There are control frames, retransmissions, or data within credit.
     Ready,
-    /// Nothing, for this reason.
+    /// There is nothing to write, for this reason.
     Blocked(Limit),
 }
 
-/// What streams of a connection hold.
+/// Numbers and memory of the streams of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Streams of either end that are not over.
+    /// Streams of either end that are not finished.
     pub open: usize,
     /// Streams with data that wait for stream credit.
     pub stalled: usize,
@@ -49,7 +49,7 @@ pub struct Counts {
     pub receive_buffered: usize,
     /// Receive window of the connection, bytes.
     pub receive_window: u64,
-    /// Bytes the application read or gave up on.
+    /// Bytes that the application has read or discarded.
     pub consumed: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Streams {
     pub(super) role: Role,
     pub(super) config: Config,
     pub(super) streams: FxHashMap<StreamId, Stream>,
-    spares: Spares,
+    spares: SparePairs,
     pub(super) local: PerDirection<LocalStreams>,
     pub(super) remote: PerDirection<RemoteStreams>,
     /// The peer's limits on each stream, once known.
@@ -70,16 +70,16 @@ pub struct Streams {
     /// The sum of highest offsets received.
     pub(super) received: u64,
     /// What the receive buffers hold.
-    pub(super) receive_held: Holding,
-    /// Bytes arrived or were acknowledged for the first time.
+    pub(super) receive_usage: BufferUsage,
+    /// Whether bytes arrived or were acknowledged for the first time.
     pub(super) progress: bool,
-    /// A MAX_DATA is to be sent.
+    /// Whether a MAX_DATA has to be sent.
     pub(super) credit_pending: bool,
-    /// The next packet should carry MAX_DATA; alone it is no reason for one.
-    pub(super) hurried: bool,
-    /// The same for MAX_STREAM_DATA of the streams [marked](RecvHalf::hurry).
+    /// Whether the next packet should carry MAX_DATA. This alone does not cause a packet.
+    pub(super) urgent_credit: bool,
+    /// The same for MAX_STREAM_DATA of the streams [marked](RecvHalf::mark_urgent_credit).
     pub(super) hurried_streams: Vec<StreamId>,
-    /// Streams with [`Control`] frames to send.
+    /// Streams with [`PendingControl`] frames to send.
     pub(super) control: BTreeSet<StreamId>,
     pub(super) events: Events,
     /// When [`Self::fill`] was last called.
@@ -87,14 +87,14 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// No streams yet, and no credit until [`Self::set_peer_limits`].
+    /// Creates the streams of a new connection, without credit until [`Self::set_peer_limits`].
     #[must_use]
     pub fn new(role: Role, config: Config) -> Self {
         let config = config.normalized();
         Self {
             role,
             streams: FxHashMap::default(),
-            spares: Spares::default(),
+            spares: SparePairs::default(),
             local: PerDirection::default(),
             remote: PerDirection::new(
                 RemoteStreams::new(config.max_bidi_streams),
@@ -108,10 +108,10 @@ impl Streams {
                 Instant::ZERO,
             ),
             received: 0,
-            receive_held: Holding::default(),
+            receive_usage: BufferUsage::default(),
             progress: false,
             credit_pending: false,
-            hurried: false,
+            urgent_credit: false,
             hurried_streams: Vec::new(),
             control: BTreeSet::new(),
             events: Events::default(),
@@ -120,13 +120,13 @@ impl Streams {
         }
     }
 
-    /// The limits for our own transport parameters.
+    /// Returns the limits for our own transport parameters.
     #[must_use]
     pub fn initial_limits(&self) -> PeerLimits {
         self.config.initial_limits()
     }
 
-    /// The peer's limits: first remembered ones for 0-RTT, if any, then those of its
+    /// Sets the peer's limits: first the remembered ones for 0-RTT, if any, then those of its
     /// transport parameters. A limit is never reduced.
     pub fn set_peer_limits(&mut self, limits: PeerLimits) {
         let known = self.limits.unwrap_or_default();
@@ -142,8 +142,8 @@ impl Streams {
         self.raise_stream_limit(Directionality::Unidirectional, limits.streams_uni);
     }
 
-    /// The server refused 0-RTT (RFC 9001 §4.6.2): all that was sent has to be sent
-    /// again, under limits still to be set. The application notices nothing.
+    /// Called when the server rejects 0-RTT (RFC 9001 §4.6.2): everything sent has to be sent again,
+    /// under limits that are still to be set. The application does not notice.
     pub fn on_zero_rtt_rejected(&mut self) {
         self.limits = None;
         self.sending.forget_credit();
@@ -156,16 +156,16 @@ impl Streams {
             };
             let reset = stream.send().is_some_and(SendHalf::is_resetting);
             let stop = stream.recv().is_some_and(RecvHalf::wants_stop);
-            stream.control = Control {
+            stream.control = PendingControl {
                 reset,
                 stop,
-                ..Control::default()
+                ..PendingControl::default()
             };
             self.sync_control(id);
         }
     }
 
-    /// Whether [`Self::fill`] has something to write, and if not, why. O(1).
+    /// Returns whether [`Self::fill`] has frames to write, and if not, why. O(1).
     #[must_use]
     pub fn sendability(&self) -> Sendability {
         if self.has_control() || !self.sending.free.is_empty() {
@@ -187,19 +187,19 @@ impl Streams {
         Sendability::Blocked(Limit::Application)
     }
 
-    /// Tells the congestion window, bytes: writers may buffer twice as much together.
+    /// Sets the congestion window in bytes. Writers together may buffer twice as much.
     pub fn set_send_window_hint(&mut self, bytes: u64) {
         self.sending.set_hint(bytes);
         self.wake_writers();
     }
 
-    /// What the application has to hear next.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.poll()
     }
 
-    /// Bytes allocated for streams: buffers, the streams themselves, turns, events.
-    /// Walks the streams.
+    /// Returns the allocated memory in bytes for streams: buffers, the streams themselves, turns, events.
+    /// Iterates over all streams.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -207,7 +207,7 @@ impl Streams {
     )]
     pub fn memory(&self) -> usize {
         self.sending.memory()
-            + self.receive_held.memory
+            + self.receive_usage.memory
             + memory::table(&self.streams)
             + self.streams.values().map(Stream::memory).sum::<usize>()
             + self.spares.memory()
@@ -216,20 +216,20 @@ impl Streams {
             + self.events.memory()
     }
 
-    /// What the streams hold.
+    /// Returns numbers and memory of the streams.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
             open: self.streams.len(),
             stalled: self.sending.stalled,
             send_buffered: self.sending.buffered(),
-            receive_buffered: self.receive_held.memory,
+            receive_buffered: self.receive_usage.memory,
             receive_window: self.receive.size(),
             consumed: self.receive.consumed(),
         }
     }
 
-    /// Bytes of stream data that the peer has sent at most, by the highest offsets and
+    /// Returns the number of bytes of stream data that the peer has sent at most, by the highest offsets and
     /// final sizes it told.
     pub(crate) const fn bytes_announced(&self) -> u64 {
         self.received
@@ -242,12 +242,12 @@ impl Streams {
         local.chain(remote).fold(0, u64::saturating_add)
     }
 
-    /// Whether a bidirectional stream was ever opened here.
+    /// Returns whether a bidirectional stream was ever opened here.
     pub(crate) fn has_own_requests(&self) -> bool {
         self.local[Directionality::Bidirectional].opened > 0
     }
 
-    /// Whether a bidirectional stream opened here still lacks something of the peer's.
+    /// Returns whether a bidirectional stream opened here has not received everything.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.streams.iter().any(|(id, stream)| {
             id.directionality() == Directionality::Bidirectional
@@ -268,13 +268,13 @@ impl Streams {
         self.limits.is_some()
     }
 
-    /// Makes the stream `id`, with the halves its kind has.
+    /// Adds the stream `id` with the halves of its type.
     pub(super) fn insert(&mut self, id: StreamId) {
         let local = id.initiator() == self.role;
         let both = id.directionality() == Directionality::Bidirectional;
         let max_data = self.initial_send_limit(id);
         let window = || {
-            // As announced, whatever the limit is now: that can't be taken back.
+            // As announced, whatever the limit is now: credit cannot be revoked.
             let size = self.config.stream_window;
             let mut window = Window::new(size, size, self.now);
             window.limit(0, self.receive.max());
@@ -285,8 +285,8 @@ impl Streams {
             let pair = self.spares.take(max_data, window);
             // A list of blocks that is used again is allocated already.
             self.sending.admit(&pair.0);
-            let none = Holding::default();
-            self.receive_held = self.receive_held.changed(none, pair.1.holding());
+            let none = BufferUsage::default();
+            self.receive_usage = self.receive_usage.changed(none, pair.1.usage());
             Halves::Both(pair)
         } else if local {
             Halves::Send(Box::new(SendHalf::new(max_data)))
@@ -296,7 +296,8 @@ impl Streams {
         self.streams.insert(id, Stream::new(halves));
     }
 
-    /// RFC 9000 §18.2; what is local to the peer is remote to us.
+    /// Returns the peer's initial limit for a stream (RFC 9000 §18.2). Streams that are local to
+    /// the peer are remote to us.
     fn initial_send_limit(&self, id: StreamId) -> u64 {
         let limits = self.limits.unwrap_or_default();
         match (id.directionality(), id.initiator() == self.role) {
@@ -306,8 +307,8 @@ impl Streams {
         }
     }
 
-    /// Whether the peer's stream limit allows frames for `id`. Only after a refused
-    /// 0-RTT are there streams beyond the limit.
+    /// Returns whether the peer's stream limit allows frames for `id`. Streams beyond the limit exist
+    /// only after 0-RTT was rejected.
     fn is_admitted(&self, id: StreamId) -> bool {
         id.initiator() != self.role || id.index() < self.local[id.directionality()].limit
     }
@@ -336,10 +337,11 @@ impl Streams {
         let known = self.limits_known();
         let Stream { halves, control } = self.streams.get_mut(&id)?;
         let half = halves.send_mut()?;
-        let before = Before::of(half);
+        let before = HalfAccounts::of(half);
         let result = change(half);
         self.sending.settle(id, half, before, admitted);
-        let blocked = known && half.standing.stalled && half.blocked_at != Some(half.max_data());
+        let blocked =
+            known && half.schedule_state.stalled && half.blocked_at != Some(half.max_data());
         if blocked != control.blocked {
             control.blocked = blocked;
             self.sync_control(id);
@@ -355,10 +357,10 @@ impl Streams {
     ) -> Option<R> {
         let Stream { halves, control } = self.streams.get_mut(&id)?;
         let half = halves.recv_mut()?;
-        let before = half.holding();
+        let before = half.usage();
         let result = change(half);
-        self.receive_held = self.receive_held.changed(before, half.holding());
-        let wanted = Control {
+        self.receive_usage = self.receive_usage.changed(before, half.usage());
+        let wanted = PendingControl {
             stop: control.stop && half.wants_stop(),
             credit: half.wants_credit() && (control.credit || half.window.is_due()),
             ..*control
@@ -370,8 +372,8 @@ impl Streams {
         Some(result)
     }
 
-    /// Books what a frame changed in a receiving half.
-    pub(super) fn book(&mut self, id: StreamId, news: Received) {
+    /// Updates the accounts after a frame has changed a receiving half.
+    pub(super) fn apply_received(&mut self, id: StreamId, news: Received) {
         self.received.count(news.raised);
         self.progress |= news.fresh > 0;
         self.consume(news.discarded);
@@ -381,13 +383,13 @@ impl Streams {
         self.prune(id);
     }
 
-    /// Counts bytes that the peer may send anew.
+    /// Counts consumed bytes, for which the peer may be granted new credit.
     pub(super) fn consume(&mut self, bytes: u64) {
         self.receive.consume(bytes);
         self.credit_pending |= bytes > 0 && self.receive.is_due();
     }
 
-    /// Puts a stream into the control queue, or takes it out.
+    /// Adds a stream to the control queue or removes it.
     pub(super) fn sync_control(&mut self, id: StreamId) {
         let any = self.streams.get(&id).is_some_and(|s| s.control.any());
         if any && self.is_admitted(id) {
@@ -397,14 +399,14 @@ impl Streams {
         }
     }
 
-    pub(super) fn mark(&mut self, id: StreamId, mark: impl FnOnce(&mut Control)) {
+    pub(super) fn mark(&mut self, id: StreamId, mark: impl FnOnce(&mut PendingControl)) {
         if let Some(stream) = self.streams.get_mut(&id) {
             mark(&mut stream.control);
             self.sync_control(id);
         }
     }
 
-    /// Tells the writer of `id` if it waited for what just changed.
+    /// Reports `id` as writable if its writer waited for what has just changed.
     pub(super) fn wake_writer(&mut self, id: StreamId) {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         if let Some(half) = half {
@@ -412,7 +414,7 @@ impl Streams {
         }
     }
 
-    /// Tells the writers that waited for room in the shared budget.
+    /// Reports streams as writable whose writers waited for the shared budget.
     pub(super) fn wake_writers(&mut self) {
         for _ in 0..self.sending.writers_to_wake() {
             let Some(id) = self.sending.next_writer() else {
@@ -426,18 +428,18 @@ impl Streams {
         }
     }
 
-    /// Something new arrived or was acknowledged.
+    /// Records that new data arrived or was acknowledged.
     pub(crate) fn note_progress(&mut self) {
         self.progress = true;
     }
 
-    /// True once after stream data arrived or was acknowledged for the first time:
-    /// what shows that the peer is at work.
+    /// Returns true once after stream data arrived or was acknowledged for the first time, which
+    /// shows that the peer is active.
     pub fn take_progress(&mut self) -> bool {
         core::mem::take(&mut self.progress)
     }
 
-    /// Forgets a stream whose halves are both over.
+    /// Removes a stream if both halves are finished.
     pub(super) fn prune(&mut self, id: StreamId) {
         if !self.streams.get(&id).is_some_and(Stream::is_over) {
             return;
@@ -447,8 +449,8 @@ impl Streams {
             return;
         };
         if let Some(half) = stream.recv() {
-            let none = Holding::default();
-            self.receive_held = self.receive_held.changed(half.holding(), none);
+            let none = BufferUsage::default();
+            self.receive_usage = self.receive_usage.changed(half.usage(), none);
         }
         if let Some(half) = stream.send() {
             self.sending.forget(half);
@@ -456,22 +458,22 @@ impl Streams {
         if self.streams.len() >= FEW {
             self.spares.put(stream.halves);
         }
-        self.give_back();
+        self.shrink_table();
         if id.initiator() != self.role {
             self.remote[id.directionality()].close();
         }
     }
 
-    /// Gives back what is held for reuse, for a connection that goes quiet.
+    /// Frees memory that is kept for reuse, when the connection becomes idle.
     pub fn release_memory(&mut self) {
         for stream in self.streams.values_mut() {
             if let Some(half) = stream.send_mut() {
                 self.sending.release_memory(half);
             }
             if let Some(half) = stream.recv_mut() {
-                let before = half.holding();
+                let before = half.usage();
                 half.release_memory();
-                self.receive_held = self.receive_held.changed(before, half.holding());
+                self.receive_usage = self.receive_usage.changed(before, half.usage());
             }
         }
         self.streams.shrink_to_fit();
@@ -486,10 +488,9 @@ impl Streams {
         self.sending.paid.release_memory();
     }
 
-    /// Keeps the table in proportion to the streams there are: it halves when
-    /// an eighth is in use, so that moving the rest costs each end of a stream a
-    /// constant part.
-    fn give_back(&mut self) {
+    /// Shrinks the table to half its size when only an eighth is in use. The amortized cost for each
+    /// finished stream is constant.
+    fn shrink_table(&mut self) {
         let capacity = self.streams.capacity();
         if capacity > SMALL_TABLE && self.streams.len() < capacity / 8 {
             self.streams.shrink_to(capacity / 2);

@@ -1,48 +1,47 @@
-//! Receive windows that size themselves: nobody has to set one to get full speed.
+//! Receive windows that adapt their size, so that full speed needs no configuration.
 
 use core::time::Duration;
 
 use crate::time::{Instant, nanos};
 use crate::wire::cursor::VARINT_MAX;
 
-/// The least time a window should cover, whatever the round trip: an application is
-/// not scheduled sooner than this on a busy host, and loopback has no RTT to speak of.
+/// The shortest time that a window should cover, whatever the round trip: on a busy host it takes
+/// this long until an application runs, and the RTT of loopback is next to nothing.
 const MIN_COVER: Duration = Duration::from_millis(4);
 
-/// Round trips of reading that a window covers at least. One is in flight, one
-/// passes between a grant and the first byte sent on it, and a sender in slow start
-/// needs twice as much by then. The fourth pays for an update that was lost.
+/// Smallest number of round trips of reading that a window covers. One is in flight, one passes
+/// between a grant and the first byte that uses it, and a sender in slow start needs twice as much
+/// by then. The fourth allows for one lost update.
 const ROUND_TRIPS: u128 = 4;
 
-/// Updates per window on a path that loses none.
+/// Updates per window on a path without loss.
 const UPDATES: u64 = 8;
 
-/// A peer short of credit is told of this part of a window at least.
-const LEAST_NEWS: u64 = 16;
+/// A peer short of credit is sent a new limit if that is higher by this fraction of the window.
+const MIN_LIMIT_STEP: u64 = 16;
 
-/// Credit granted to the peer: what was consumed plus one window (RFC 9000 §4.1).
+/// The credit granted to the peer: consumed bytes plus one window (RFC 9000 §4.1).
 ///
-/// The window doubles when the application consumed at a rate of at least a window
-/// per four round trips, so a fast reader is never the bottleneck, and a slow reader
-/// keeps the window it started with.
+/// The window doubles when the application has read at least a window in four round trips. So flow
+/// control never limits a fast reader, and a slow reader keeps the initial window.
 ///
-/// Updates get lost like any packet, and a receiver sends too little to notice soon.
-/// So the window knows which limit the peer is sure to have, and says when that is
-/// [short](Self::is_short): then what leaves anyway carries the newest limit.
+/// Updates can be lost like any packet, and a receiver sends too little to detect that soon. So the
+/// window records which limit the peer has acknowledged, and reports when that is
+/// [too low](Self::is_short). Packets that are sent anyway then carry the current limit.
 #[derive(Debug)]
 pub(super) struct Window {
     size: u64,
     max: u64,
     granted: u64,
-    /// The highest limit the peer is sure to have.
+    /// The highest limit that the peer has acknowledged.
     confirmed: u64,
     consumed: u64,
-    mark: Mark,
+    mark: RateSample,
 }
 
-/// Where the current measurement of the reader's rate started.
+/// The start of the current measurement of the reader's rate.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
+struct RateSample {
     at: Instant,
     consumed: u64,
 }
@@ -55,14 +54,14 @@ impl Window {
             granted: size,
             confirmed: size,
             consumed: 0,
-            mark: Mark {
+            mark: RateSample {
                 at: now,
                 consumed: 0,
             },
         }
     }
 
-    /// The highest offset the peer may send, as last advertised.
+    /// Returns the last advertised limit: the highest offset that the peer may send.
     pub(super) const fn granted(&self) -> u64 {
         self.granted
     }
@@ -71,7 +70,7 @@ impl Window {
         self.size
     }
 
-    /// The largest it may become.
+    /// Returns the largest allowed size of the window.
     pub(super) const fn max(&self) -> u64 {
         self.max
     }
@@ -84,57 +83,57 @@ impl Window {
         self.consumed = self.consumed.saturating_add(bytes);
     }
 
-    /// Whether at least an eighth of the window could be granted anew.
+    /// Returns whether the limit could be raised by at least an eighth of the window.
     pub(super) fn is_due(&self) -> bool {
-        self.newest().saturating_sub(self.granted) >= (self.size / UPDATES).max(1)
+        self.next_limit().saturating_sub(self.granted) >= (self.size / UPDATES).max(1)
     }
 
-    /// The peer acknowledged this limit.
-    pub(super) fn confirm(&mut self, limit: u64) {
+    /// Called when the peer acknowledges this limit.
+    pub(super) fn on_limit_acked(&mut self, limit: u64) {
         self.confirmed = self.confirmed.max(limit);
     }
 
-    /// Whether the peer, having sent `received` bytes at least, is sure of less than
-    /// half a window more, and it would help to tell it the newest limit, be it again.
+    /// Returns whether the peer, which has sent at least `received` bytes, has acknowledged a limit
+    /// less than half a window above that, and sending the current limit (again) would help.
     ///
-    /// On a path that loses nothing a window of four round trips never gets there:
-    /// an eighth waits to be granted, a quarter is granted and not yet acknowledged.
+    /// On a path without loss this never happens with a window of four round trips: an eighth is not
+    /// granted yet, and a quarter is granted and not yet acknowledged.
     pub(super) fn is_short(&self, received: u64) -> bool {
-        self.confirmed.saturating_sub(received) < self.size / 2 && self.has_news(self.confirmed)
+        self.confirmed.saturating_sub(received) < self.size / 2
+            && self.has_newer_limit(self.confirmed)
     }
 
-    /// Whether a peer that stands still at limit `at` should hear the newest. It
-    /// cannot stand below what it confirmed: such a report is old, or a lie.
-    pub(super) fn answers(&self, at: u64) -> bool {
-        at >= self.confirmed && (self.granted > at || self.has_news(at))
+    /// Returns whether to send the current limit to a peer that reports being blocked at `at`. It
+    /// cannot be blocked below a limit that it has acknowledged: such a report is old or false.
+    pub(super) fn should_repeat_limit(&self, at: u64) -> bool {
+        at >= self.confirmed && (self.granted > at || self.has_newer_limit(at))
     }
 
-    fn has_news(&self, since: u64) -> bool {
-        self.newest().saturating_sub(since) >= (self.size / LEAST_NEWS).max(1)
+    fn has_newer_limit(&self, since: u64) -> bool {
+        self.next_limit().saturating_sub(since) >= (self.size / MIN_LIMIT_STEP).max(1)
     }
 
-    /// The limit that [`Self::grant`] would answer now.
-    fn newest(&self) -> u64 {
-        let newest = self.consumed.saturating_add(self.size);
-        self.granted.max(newest.min(VARINT_MAX))
+    /// Returns the limit that [`Self::grant`] would return now.
+    fn next_limit(&self) -> u64 {
+        let next_limit = self.consumed.saturating_add(self.size);
+        self.granted.max(next_limit.min(VARINT_MAX))
     }
 
-    /// Grants all there is to grant and answers the new limit.
+    /// Raises the limit as far as possible and returns it.
     pub(super) fn grant(&mut self, now: Instant, rtt: Duration) -> u64 {
         self.measure(now, rtt);
-        self.granted = self.newest();
+        self.granted = self.next_limit();
         self.granted
     }
 
-    /// Bounds the window by `max`, and lets it have `initial` within that. Credit
-    /// that was granted stays granted (RFC 9000 §4.1): a window that shrinks grants
-    /// nothing more until as much has been consumed.
+    /// Limits the window to `max`, and makes it at least `initial` within that. Credit that was granted
+    /// cannot be revoked (RFC 9000 §4.1), so a smaller window grants nothing until enough was consumed.
     pub(super) fn limit(&mut self, initial: u64, max: u64) {
         self.max = max;
         self.size = self.size.max(initial).min(max);
     }
 
-    /// Makes the window at least `size` as far as its maximum allows.
+    /// Raises the window to at least `size`, within its maximum.
     pub(super) fn raise_to(&mut self, size: u64) {
         self.size = self.size.max(size.min(self.max));
     }
@@ -150,7 +149,7 @@ impl Window {
         if u128::from(read).saturating_mul(cover) >= fast {
             self.size = self.size.saturating_mul(2).min(self.max);
         }
-        self.mark = Mark {
+        self.mark = RateSample {
             at: now,
             consumed: self.consumed,
         };
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn credit_waits_for_an_eighth_of_the_window() {
+    fn max_data_is_due_after_an_eighth_of_window() {
         let mut window = Window::new(256 * KIB, MIB, Instant::ZERO);
         window.consume(32 * KIB - 1);
         assert!(!window.is_due());
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_short_while_it_may_lack_the_newest_limit() {
+    fn peer_is_short_of_credit_until_latest_limit_is_acknowledged() {
         let mut window = Window::new(256 * KIB, 256 * KIB, Instant::ZERO);
         assert!(!window.is_short(256 * KIB), "it has all there is");
         window.consume(128 * KIB);
@@ -188,8 +187,8 @@ mod tests {
         assert!(window.is_short(128 * KIB + 1));
         window.grant(at(1_000), Duration::ZERO);
         assert!(window.is_short(128 * KIB + 1), "sent is not received");
-        window.confirm(384 * KIB);
-        window.confirm(300 * KIB);
+        window.on_limit_acked(384 * KIB);
+        window.on_limit_acked(300 * KIB);
         assert!(!window.is_short(256 * KIB));
         window.consume(16 * KIB - 1);
         assert!(!window.is_short(384 * KIB), "crumbs wait");
@@ -198,23 +197,26 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_peer_is_answered_if_there_is_more() {
+    fn blocked_peer_is_answered_if_limit_was_raised() {
         let mut window = Window::new(256 * KIB, 256 * KIB, Instant::ZERO);
-        assert!(!window.answers(256 * KIB));
+        assert!(!window.should_repeat_limit(256 * KIB));
         window.consume(16 * KIB - 1);
-        assert!(!window.answers(256 * KIB), "crumbs wait");
+        assert!(!window.should_repeat_limit(256 * KIB), "crumbs wait");
         window.consume(1);
-        assert!(window.answers(256 * KIB));
+        assert!(window.should_repeat_limit(256 * KIB));
         window.grant(at(1_000), Duration::ZERO);
-        assert!(window.answers(256 * KIB), "the update was lost");
-        assert!(window.answers(272 * KIB - 1));
-        assert!(!window.answers(272 * KIB));
-        assert!(!window.answers(256 * KIB - 1), "it has had more");
+        assert!(window.should_repeat_limit(256 * KIB), "the update was lost");
+        assert!(window.should_repeat_limit(272 * KIB - 1));
+        assert!(!window.should_repeat_limit(272 * KIB));
+        assert!(
+            !window.should_repeat_limit(256 * KIB - 1),
+            "it has had more"
+        );
     }
 
     /// 1 Gbit/s × 100 ms: the sender uses each credit at once, one RTT per window.
     #[test]
-    fn a_fast_reader_gets_four_times_the_bandwidth_delay_product() {
+    fn window_of_fast_reader_grows_to_four_times_bandwidth_delay_product() {
         let rtt = Duration::from_millis(100);
         let mut window = Window::new(256 * KIB, 96 * MIB, Instant::ZERO);
         for step in 1..200 {
@@ -229,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_keeps_its_window_and_never_gets_more_than_it() {
+    fn window_of_slow_reader_does_not_grow() {
         let rtt = Duration::from_millis(20);
         let mut window = Window::new(256 * KIB, 48 * MIB, Instant::ZERO);
         for step in 1..500 {
@@ -244,7 +246,7 @@ mod tests {
 
     /// A peer may jump: the final size of a reset stream is consumed at once.
     #[test]
-    fn no_limit_is_beyond_the_largest_offset() {
+    fn limit_never_exceeds_largest_offset() {
         let mut window = Window::new(1 << 40, 1 << 40, Instant::ZERO);
         window.consume(VARINT_MAX - (1 << 40));
         assert_eq!(window.grant(at(1), Duration::ZERO), VARINT_MAX);
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_stops_at_the_budget() {
+    fn window_growth_stops_at_budget() {
         let mut window = Window::new(256 * KIB, MIB, Instant::ZERO);
         for _ in 0..10 {
             window.consume(window.size());

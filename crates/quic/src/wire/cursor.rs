@@ -4,7 +4,7 @@
 /// Largest value of a variable-length integer (RFC 9000 §16).
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// Bytes that `value` takes as a variable-length integer: 1, 2, 4 or 8.
+/// Returns the number of bytes that `value` takes as a variable-length integer: 1, 2, 4 or 8.
 #[must_use]
 pub const fn varint_len(value: u64) -> usize {
     match value {
@@ -15,32 +15,32 @@ pub const fn varint_len(value: u64) -> usize {
     }
 }
 
-/// A cursor over received bytes. Every method answers `None` at the end.
+/// A cursor over received bytes. Every method returns `None` if there are too few bytes left.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the front of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// What has not been read.
+    /// Returns the unread bytes.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How much has not been read.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether everything has been read.
+    /// Returns whether everything has been read.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -104,10 +104,9 @@ impl<'a> Reader<'a> {
 
 /// A cursor into a caller's buffer that never writes past its end.
 ///
-/// A write that does not fit writes nothing, closes the writer (nothing more
-/// fits) and makes [`Writer::overflowed`] true for good. So a packet can be
-/// written as if there were room for everything and checked once; what an
-/// overflowed writer holds is incomplete and not to be sent.
+/// A write that does not fit writes nothing, and so do all later writes; [`Writer::overflowed`] is
+/// true from then on. So a packet can be written without checking each write, with one check at the
+/// end. The content of an overflowed writer is incomplete and must not be sent.
 #[derive(Debug)]
 pub struct Writer<'a> {
     buffer: &'a mut [u8],
@@ -117,7 +116,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts at the front of `buffer`.
+    /// Creates a writer at the start of `buffer`.
     pub fn new(buffer: &'a mut [u8]) -> Self {
         Self {
             buffer,
@@ -126,36 +125,36 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Bytes written so far.
+    /// Returns the number of bytes written so far.
     #[must_use]
     pub fn written(&self) -> usize {
         self.written
     }
 
-    /// Bytes that still fit.
+    /// Returns the number of bytes that still fit.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.buffer.len().saturating_sub(self.written)
     }
 
-    /// Whether something did not fit.
+    /// Returns whether a write did not fit.
     #[must_use]
     pub fn overflowed(&self) -> bool {
         self.overflowed
     }
 
-    /// What has been written.
+    /// Returns the bytes written so far.
     #[must_use]
     pub fn filled(&self) -> &[u8] {
         self.buffer.get(..self.written).unwrap_or_default()
     }
 
-    /// What has been written, to patch it.
+    /// Returns the bytes written so far, to modify them.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         self.buffer.get_mut(..self.written).unwrap_or_default()
     }
 
-    /// Something cannot be written.
+    /// Marks the writer as overflowed.
     #[cold]
     pub(in crate::wire) fn overflow(&mut self) {
         self.overflowed = true;
@@ -163,8 +162,8 @@ impl<'a> Writer<'a> {
         self.buffer = buffer.get_mut(..self.written).unwrap_or_default();
     }
 
-    /// Lends `len` bytes to fill and counts them as written; `None` if they do
-    /// not fit.
+    /// Returns a buffer of `len` bytes to fill, which count as written. Returns `None` if they do not
+    /// fit.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Option<&mut [u8]> {
         let start = self.written;
@@ -223,7 +222,7 @@ impl<'a> Writer<'a> {
     pub fn varint(&mut self, value: u64) {
         match value {
             0..=0x3f => self.array([value as u8]),
-            0x40..=0x3fff => self.varint_in_two(value as u16),
+            0x40..=0x3fff => self.two_byte_varint(value as u16),
             0x4000..=0x3fff_ffff => self.array((value as u32 | 0x8000_0000).to_be_bytes()),
             0x4000_0000..=VARINT_MAX => {
                 self.array((value | 0xc000_0000_0000_0000).to_be_bytes());
@@ -232,12 +231,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Appends a variable-length integer in two bytes, whatever it needs: a
-    /// field to be patched. A value over [`VARINT_IN_TWO_MAX`] counts as not
+    /// Appends a variable-length integer in two bytes, whatever its value, as a field that is filled
+    /// in later. A value over [`TWO_BYTE_VARINT_MAX`] counts as not
     /// fitting.
     #[inline]
-    pub fn varint_in_two(&mut self, value: u16) {
-        match varint_in_two(value) {
+    pub fn two_byte_varint(&mut self, value: u16) {
+        match two_byte_varint(value) {
             Some(bytes) => self.array(bytes),
             None => self.overflow(),
         }
@@ -252,14 +251,14 @@ impl<'a> Writer<'a> {
 }
 
 /// Largest variable-length integer of two bytes.
-pub const VARINT_IN_TWO_MAX: u16 = 0x3fff;
+pub const TWO_BYTE_VARINT_MAX: u16 = 0x3fff;
 
-/// A variable-length integer in two bytes, whatever it needs; `None` for a
-/// value over [`VARINT_IN_TWO_MAX`].
+/// Returns a variable-length integer in two bytes, whatever its value; `None` for a
+/// value over [`TWO_BYTE_VARINT_MAX`].
 #[inline]
 #[must_use]
-pub const fn varint_in_two(value: u16) -> Option<[u8; 2]> {
-    if value > VARINT_IN_TWO_MAX {
+pub const fn two_byte_varint(value: u16) -> Option<[u8; 2]> {
+    if value > TWO_BYTE_VARINT_MAX {
         return None;
     }
     Some((value | 0x4000).to_be_bytes())
@@ -287,7 +286,7 @@ mod tests {
             let mut buffer = [0; 8];
             let mut writer = Writer::new(&mut buffer);
             if bytes == [0x40, 0x25] {
-                writer.varint_in_two(37);
+                writer.two_byte_varint(37);
             } else {
                 writer.varint(value);
             }
@@ -342,8 +341,8 @@ mod tests {
             (4, |w| w.varint(0x4000)),
             (8, |w| w.varint(1 << 30)),
             (8, |w| w.varint(VARINT_MAX)),
-            (2, |w| w.varint_in_two(0)),
-            (2, |w| w.varint_in_two(VARINT_IN_TWO_MAX)),
+            (2, |w| w.two_byte_varint(0)),
+            (2, |w| w.two_byte_varint(TWO_BYTE_VARINT_MAX)),
         ]
     }
 
@@ -385,10 +384,10 @@ mod tests {
             w.varint(value);
             assert!(w.overflowed() && w.written() == 0);
         }
-        for value in [VARINT_IN_TWO_MAX + 1, u16::MAX] {
+        for value in [TWO_BYTE_VARINT_MAX + 1, u16::MAX] {
             let mut buffer = [0; 16];
             let mut w = Writer::new(&mut buffer);
-            w.varint_in_two(value);
+            w.two_byte_varint(value);
             assert!(w.overflowed() && w.written() == 0);
         }
     }

@@ -18,7 +18,7 @@ use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
 use crate::stream::{Directionality, StreamId};
 
-/// A Requested Max Ack Delay has to stay below this: 2^14 milliseconds, in
+/// Upper limit (exclusive) of a Requested Max Ack Delay: 2^14 milliseconds, in
 /// microseconds (RFC 9000 §18.2, ACK frequency §4).
 pub const MAX_ACK_DELAY_LIMIT_MICROS: u64 = (1 << 14) * 1000;
 
@@ -35,7 +35,7 @@ enum Packets {
     OneRtt,
 }
 
-/// What holds for frames of a type.
+/// The rules for a frame type.
 struct Rules {
     packets: Packets,
     ack_eliciting: bool,
@@ -54,111 +54,111 @@ pub enum Frame<'a> {
     Ping,
     /// Acknowledges packets (§19.3).
     Ack(Ack<'a>),
-    /// The sender gives up the sending part of a stream (§19.4).
+    /// The sender resets its sending part of a stream (§19.4).
     ResetStream {
         /// Which stream.
         id: StreamId,
-        /// The application's reason.
+        /// The application error code.
         code: u64,
-        /// How many bytes the stream had.
+        /// The final size of the stream in bytes.
         final_size: u64,
     },
-    /// The receiver wants no more of a stream (§19.5).
+    /// Asks the peer to stop sending on a stream (§19.5).
     StopSending {
         /// Which stream.
         id: StreamId,
-        /// The application's reason.
+        /// The application error code.
         code: u64,
     },
-    /// Handshake bytes (§19.6).
+    /// TLS handshake data (§19.6).
     Crypto {
-        /// Where they go.
+        /// The offset of the first byte.
         offset: u64,
         /// The bytes.
         data: &'a [u8],
     },
     /// An address-validation token for a later connection (§19.7).
     NewToken(&'a [u8]),
-    /// Stream bytes (§19.8).
+    /// Stream data (§19.8).
     Stream {
         /// Which stream.
         id: StreamId,
-        /// Where they go.
+        /// The offset of the first byte.
         offset: u64,
-        /// Whether the stream ends behind them.
+        /// Whether this is the end of the stream.
         fin: bool,
         /// The bytes.
         data: &'a [u8],
     },
-    /// Connection credit in bytes (§19.9).
+    /// The flow control limit of the connection in bytes (§19.9).
     MaxData(u64),
-    /// Stream credit (§19.10).
+    /// The flow control limit of a stream (§19.10).
     MaxStreamData {
         /// Which stream.
         id: StreamId,
         /// Bytes that may be sent in total.
         limit: u64,
     },
-    /// How many streams may be opened in total (§19.11).
+    /// The number of streams that may be opened in total (§19.11).
     MaxStreams {
-        /// Of which kind.
+        /// The directionality of the streams.
         directionality: Directionality,
         /// At most 2^60.
         limit: u64,
     },
-    /// The sender lacks connection credit (§19.12).
+    /// The sender is blocked by the limit of the connection (§19.12).
     DataBlocked {
         /// The limit it is blocked at.
         limit: u64,
     },
-    /// The sender lacks stream credit (§19.13).
+    /// The sender is blocked by the limit of a stream (§19.13).
     StreamDataBlocked {
         /// Which stream.
         id: StreamId,
         /// The limit it is blocked at.
         limit: u64,
     },
-    /// The sender may open no more streams (§19.14).
+    /// The sender is blocked by the stream limit (§19.14).
     StreamsBlocked {
-        /// Of which kind.
+        /// The directionality of the streams.
         directionality: Directionality,
         /// The limit it is blocked at.
         limit: u64,
     },
-    /// A connection ID to address the sender with (§19.15).
+    /// A new connection ID of the sender (§19.15).
     NewConnectionId {
-        /// Its number.
+        /// Its sequence number.
         sequence: u64,
-        /// Older ones are to be retired; at most `sequence`.
+        /// Connection IDs with lower sequence numbers have to be retired; at most `sequence`.
         retire_prior_to: u64,
         /// 1 to 20 bytes.
         cid: ConnectionId,
-        /// What a stateless reset for it ends in.
+        /// Its stateless reset token.
         reset_token: ResetToken,
     },
-    /// A connection ID of the receiver's is no longer used (§19.16).
+    /// The sender no longer uses this connection ID of the receiver (§19.16).
     RetireConnectionId {
-        /// Its number.
+        /// Its sequence number.
         sequence: u64,
     },
     /// Asks whether the peer is reachable on this path (§19.17).
     PathChallenge([u8; 8]),
     /// Echoes a PATH_CHALLENGE (§19.18).
     PathResponse([u8; 8]),
-    /// Closes the connection for a transport reason (§19.19, type 0x1c).
+    /// Closes the connection with a transport error (§19.19, type 0x1c).
     ConnectionClose {
-        /// Why.
+        /// The error code.
         code: Code,
         /// The frame type at fault; 0 if unknown.
         frame_type: u64,
-        /// In words, hopefully UTF-8.
+        /// The reason phrase, which should be UTF-8.
         reason: &'a [u8],
     },
-    /// Closes the connection for an application's reason (§19.19, type 0x1d).
+    /// Closes the connection with an application error (§19.19, type 0x1d).
     ApplicationClose {
-        /// The application's code.
+        /// The application error code.
         code: u64,
-        /// In words, hopefully UTF-8.
+        /// The reason phrase, which should be UTF-8.
         reason: &'a [u8],
     },
     /// The server confirms the handshake (§19.20).
@@ -167,14 +167,14 @@ pub enum Frame<'a> {
     Datagram(&'a [u8]),
     /// When to acknowledge (ACK frequency §4).
     AckFrequency {
-        /// Only the highest counts.
+        /// Sequence number of the frame: only the highest is valid.
         sequence: u64,
-        /// Ack-eliciting packets that may go without an acknowledgment.
+        /// Number of ack-eliciting packets that may be received without an acknowledgment.
         ack_eliciting_threshold: u64,
-        /// The delay asked for, in microseconds, below 2^14 ms. One below the
-        /// `min_ack_delay` we sent is for the connection to refuse.
+        /// The requested delay in microseconds, below 2^14 ms. The connection rejects a value below
+        /// the `min_ack_delay` that we sent.
         request_max_ack_delay: u64,
-        /// Reordering that is acknowledged at once; 0 for none.
+        /// Reordering that has to be acknowledged at once; 0 for none.
         reordering_threshold: u64,
     },
     /// Asks for an acknowledgment at once (ACK frequency §5).
@@ -182,7 +182,7 @@ pub enum Frame<'a> {
 }
 
 impl Frame<'_> {
-    /// The type that an error about this frame names. Flags that do not change
+    /// Returns the type that an error about this frame names. Flags that do not change
     /// the frame's meaning (those of STREAM and DATAGRAM, which say how it was
     /// written) are left out, except FIN.
     #[must_use]
@@ -223,7 +223,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Its row of RFC 9000 §12.4 table 3.
+    /// Returns the rules for the frame: its row of RFC 9000 §12.4 table 3.
     const fn rules(&self) -> Rules {
         use Packets::{All, AllButZeroRtt, OneRtt, ZeroAndOneRtt};
         let (packets, ack_eliciting, probing) = match self {
@@ -245,9 +245,9 @@ impl Frame<'_> {
             Self::NewConnectionId { .. } | Self::PathChallenge(_) => (ZeroAndOneRtt, true, true),
             Self::ApplicationClose { .. } => (ZeroAndOneRtt, false, false),
             Self::PathResponse(_) => (OneRtt, true, true),
-            // The table would have RETIRE_CONNECTION_ID in 0-RTT packets; §12.5
-            // says that it cannot occur there and may be refused. The ACK
-            // frequency frames answer a parameter that is never remembered.
+            // The table allows RETIRE_CONNECTION_ID in 0-RTT packets, but §12.5 says that it
+            // cannot occur there and may be treated as an error. The ACK frequency frames need a
+            // parameter that is not remembered for 0-RTT.
             Self::NewToken(_)
             | Self::RetireConnectionId { .. }
             | Self::HandshakeDone
@@ -261,20 +261,20 @@ impl Frame<'_> {
         }
     }
 
-    /// Whether a packet with it has to be acknowledged (RFC 9002 §2).
+    /// Returns whether a packet with this frame has to be acknowledged (RFC 9002 §2).
     #[must_use]
     pub const fn is_ack_eliciting(&self) -> bool {
         self.rules().ack_eliciting
     }
 
-    /// Whether a packet of such frames only probes a path and does not migrate
-    /// to it (RFC 9000 §9.1).
+    /// Returns whether this is a probing frame: packets with only such frames do not cause a migration
+    /// (RFC 9000 §9.1).
     #[must_use]
     pub const fn is_probing(&self) -> bool {
         self.rules().probing
     }
 
-    /// Whether such a packet may carry it (RFC 9000 §12.4 table 3, §12.5).
+    /// Returns whether packets of this type may carry the frame (RFC 9000 §12.4 table 3, §12.5).
     #[must_use]
     pub const fn allowed_in(&self, packet: PacketKind) -> bool {
         match (self.rules().packets, packet) {
@@ -285,8 +285,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Whether such an end may send it: NEW_TOKEN and HANDSHAKE_DONE are a
-    /// server's (RFC 9000 §19.7, §19.20).
+    /// Returns whether `sender` may send the frame. Only servers send NEW_TOKEN and HANDSHAKE_DONE
+    /// (RFC 9000 §19.7, §19.20).
     #[must_use]
     pub const fn allowed_from(&self, sender: Role) -> bool {
         match (self, sender) {
@@ -303,7 +303,7 @@ impl Frame<'_> {
         let reason = if !self.allowed_in(packet) {
             "frame not allowed in this packet type"
         } else if !self.allowed_from(sender) {
-            "frame only a server may send"
+            "frame that only a server may send"
         } else {
             return Ok(());
         };

@@ -1,5 +1,5 @@
-//! Packet headers (RFC 9000 §17): what can be read while header protection is
-//! on, and what once it is off.
+//! Packet headers (RFC 9000 §17): the fields that can be read under header protection, and those
+//! after its removal.
 
 mod encode;
 #[cfg(test)]
@@ -17,8 +17,8 @@ use crate::cid::ConnectionId;
 use crate::cid::id::MAX_CID_LEN;
 use crate::error::{Code, TransportError};
 
-/// Bytes after the start of the packet number that a protected packet has at
-/// least: 4 up to the sample and 16 of it (RFC 9001 §5.4.2).
+/// Smallest number of bytes from the packet number to the end of a protected packet: 4 before the
+/// sample and 16 of the sample (RFC 9001 §5.4.2).
 pub const MIN_PROTECTED_LEN: usize = 20;
 
 const SPIN: u8 = 0x20;
@@ -27,14 +27,14 @@ const LONG_RESERVED: u8 = 0x0c;
 const SHORT_RESERVED: u8 = 0x18;
 const NUMBER_LEN: u8 = 0x03;
 
-/// A piece of a packet, by position: it outlives decryption in place.
+/// A range of bytes in a packet, which stays valid when the packet is decrypted in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ByteSpan {
     start: u32,
     len: u32,
 }
 
-impl Span {
+impl ByteSpan {
     fn new(start: usize, len: usize) -> Self {
         Self {
             start: start as u32,
@@ -42,7 +42,7 @@ impl Span {
         }
     }
 
-    /// The bytes in the packet it was parsed from; empty in a shorter one.
+    /// Returns the bytes in the packet it was parsed from; empty in a shorter one.
     #[must_use]
     pub fn of(self, packet: &[u8]) -> &[u8] {
         packet
@@ -51,19 +51,19 @@ impl Span {
             .unwrap_or_default()
     }
 
-    /// As a connection ID; `None` if longer than version 1 has them.
+    /// Returns the bytes as a connection ID; `None` if there are more than 20.
     #[must_use]
     pub fn cid(self, packet: &[u8]) -> Option<ConnectionId> {
         ConnectionId::new(self.of(packet))
     }
 
-    /// Bytes in it.
+    /// Returns the number of bytes in it.
     #[must_use]
     pub const fn len(self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len == 0
@@ -76,7 +76,7 @@ pub enum HeaderKind {
     /// An Initial packet and its address-validation token, often empty.
     Initial {
         /// From a Retry or NEW_TOKEN.
-        token: Span,
+        token: ByteSpan,
     },
     /// A 0-RTT packet.
     ZeroRtt,
@@ -89,23 +89,23 @@ pub enum HeaderKind {
     },
     /// A Retry packet.
     Retry {
-        /// What to repeat in the next Initial; a client discards an empty one.
-        token: Span,
+        /// The token for the next Initial; a client discards a Retry with an empty one.
+        token: ByteSpan,
         /// The integrity tag (RFC 9001 §5.8).
-        tag: Span,
+        tag: ByteSpan,
     },
     /// A Version Negotiation packet.
     VersionNegotiation {
         /// At least one, for [`super::negotiation::Versions`].
-        versions: Span,
+        versions: ByteSpan,
     },
-    /// A long header of a version we do not speak. Nothing after the connection
-    /// IDs, which may be up to 255 bytes long, is understood.
+    /// A long header of an unsupported version. The connection IDs may be up to 255 bytes long; nothing
+    /// after them is parsed.
     UnsupportedVersion,
 }
 
 impl HeaderKind {
-    /// The frame-carrying packet type, if it is one.
+    /// Returns the frame-carrying packet type, if it is one.
     #[must_use]
     pub const fn packet(self) -> Option<PacketKind> {
         match self {
@@ -118,17 +118,17 @@ impl HeaderKind {
     }
 }
 
-/// Why the bytes are no packet. Such a packet is dropped without an answer.
+/// Why a packet cannot be parsed. It is dropped without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// It ends before its header or its Length does; nothing can follow it.
+    /// The datagram ends within the header or the payload; no packet can follow.
     Truncated,
     /// A version 1 connection ID of more than 20 bytes (RFC 9000 §17.2).
     ConnectionIdTooLong {
         /// Bytes to skip to the next packet of the datagram.
         packet_len: usize,
     },
-    /// Too short to hold a header-protection sample (RFC 9001 §5.4.2).
+    /// The packet is too short for a header-protection sample (RFC 9001 §5.4.2).
     NoSample {
         /// Bytes to skip to the next packet of the datagram.
         packet_len: usize,
@@ -160,12 +160,12 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// Where a datagram goes: what an endpoint needs on its hot path.
+/// The fields that an endpoint needs to route a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
     /// The destination connection ID.
     pub dcid: &'a [u8],
-    /// The version of a long header; `None` under a short one.
+    /// The version in a long header; `None` for a short header.
     pub version: Option<Version>,
 }
 
@@ -191,22 +191,20 @@ pub fn route(datagram: &[u8], local_cid_len: usize) -> Option<Route<'_>> {
     })
 }
 
-/// A header as far as it can be read under header protection.
+/// The fields of a header that are not under header protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialHeader {
     /// Which packet this is.
     pub kind: HeaderKind,
     /// The version; 1 for short headers.
     pub version: Version,
-    /// The QUIC bit. A packet of ours without it is dropped unless we offered
-    /// to accept that (RFC 9000 §17.2, RFC 9287 §3).
+    /// The QUIC bit. A packet without it is dropped unless we offered to accept that (RFC 9000 §17.2, RFC 9287 §3).
     pub fixed_bit: bool,
     /// The destination connection ID.
-    pub dcid: Span,
+    pub dcid: ByteSpan,
     /// The source connection ID; empty in short headers.
-    pub scid: Span,
-    /// Where the packet number starts; for kinds that have none, the end of the
-    /// connection IDs.
+    pub scid: ByteSpan,
+    /// Offset of the packet number; for packets without one, the end of the connection IDs.
     pub number_at: usize,
     /// Bytes of the datagram that belong to this packet: the next one starts
     /// there.
@@ -219,8 +217,7 @@ impl PartialHeader {
     /// IDs we issue, which short headers do not tell.
     ///
     /// # Errors
-    /// If this is no packet; [`HeaderError::packet_len`] tells whether others
-    /// may follow.
+    /// If it cannot be parsed; [`HeaderError::packet_len`] says whether other packets may follow.
     pub fn parse(datagram: &[u8], local_cid_len: usize) -> Result<Self, HeaderError> {
         match datagram.first() {
             None => Err(HeaderError::Truncated),
@@ -236,15 +233,15 @@ impl PartialHeader {
             },
             version: Version::V1,
             fixed_bit: first & FIXED != 0,
-            dcid: Span::new(1, local_cid_len),
-            scid: Span::new(1, 0),
+            dcid: ByteSpan::new(1, local_cid_len),
+            scid: ByteSpan::new(1, 0),
             number_at: local_cid_len.saturating_add(1),
             packet_len: datagram.len(),
         };
         header.check_sample()
     }
 
-    /// `None` where the bytes end too early.
+    /// Reads a long header; `None` if there are too few bytes.
     fn long(datagram: &[u8], first: u8) -> Option<Result<Self, HeaderError>> {
         let mut reader = Reader::new(datagram.get(1..)?);
         let at = |reader: &Reader<'_>| datagram.len().saturating_sub(reader.remaining());
@@ -253,7 +250,7 @@ impl PartialHeader {
             let len = usize::from(reader.u8()?);
             let start = at(&reader);
             reader.bytes(len)?;
-            Some(Span::new(start, len))
+            Some(ByteSpan::new(start, len))
         };
         let dcid = cid()?;
         let scid = cid()?;
@@ -282,7 +279,7 @@ impl PartialHeader {
             return None;
         }
         self.kind = HeaderKind::VersionNegotiation {
-            versions: Span::new(self.number_at, len),
+            versions: ByteSpan::new(self.number_at, len),
         };
         Some(Ok(self))
     }
@@ -294,7 +291,7 @@ impl PartialHeader {
                 let token = reader.prefixed()?;
                 let after = reader.remaining().saturating_add(token.len());
                 HeaderKind::Initial {
-                    token: Span::new(end.saturating_sub(after), token.len()),
+                    token: ByteSpan::new(end.saturating_sub(after), token.len()),
                 }
             }
             0x10 => HeaderKind::ZeroRtt,
@@ -312,8 +309,8 @@ impl PartialHeader {
         let start = self.number_at;
         let tag = self.packet_len.checked_sub(TAG_LEN)?;
         self.kind = HeaderKind::Retry {
-            token: Span::new(start, tag.checked_sub(start)?),
-            tag: Span::new(tag, TAG_LEN),
+            token: ByteSpan::new(start, tag.checked_sub(start)?),
+            tag: ByteSpan::new(tag, TAG_LEN),
         };
         Some(self.check_cids())
     }
@@ -337,9 +334,9 @@ impl PartialHeader {
     }
 }
 
-/// What header protection hid.
+/// The fields of a header that header protection hides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenHeader {
+pub struct UnprotectedHeader {
     /// The low bytes of the packet number.
     pub number: TruncatedNumber,
     /// The key phase bit (RFC 9001 §6); false in long headers.
@@ -350,10 +347,9 @@ pub struct OpenHeader {
     reserved: u8,
 }
 
-impl OpenHeader {
-    /// Reads what was hidden in `packet`, from which header protection has been
-    /// removed and whose packet number starts at `number_at`; `None` if it ends
-    /// there.
+impl UnprotectedHeader {
+    /// Reads the fields from `packet` after header protection has been removed. The packet number
+    /// starts at `number_at`. Returns `None` if the packet ends before that.
     #[must_use]
     pub fn read(packet: &[u8], number_at: usize) -> Option<Self> {
         let first = *packet.first()?;
@@ -368,8 +364,8 @@ impl OpenHeader {
         })
     }
 
-    /// Whether the reserved bits are zero. Ask only after the packet has been
-    /// authenticated: asking earlier lets an attacker probe header protection
+    /// Checks that the reserved bits are zero. Call it only after the packet has been
+    /// authenticated; an earlier check would let an attacker probe header protection
     /// (RFC 9001 §9.5).
     ///
     /// # Errors

@@ -1,15 +1,15 @@
-//! Bytes on the wire (RFC 9000 §16–19): readers, writers, headers, frames.
+//! Encoding and decoding (RFC 9000 §16–19): integers, headers, frames, transport parameters.
 //!
 //! ```text
 //! cursor                reading and writing integers and byte strings
-//! version               QUIC versions, reserved ones
-//! number                packet numbers, truncated and recovered
-//! packet                the packets that carry frames
-//! header                long and short headers, before and after header protection
-//! negotiation retry reset   the packets that carry none
-//! frame                 what packets carry
+//! version               QUIC versions
+//! number                encoding and decoding of packet numbers
+//! packet                the types of packets that carry frames
+//! header                long and short headers
+//! negotiation retry reset   the packets without frames
+//! frame                 frames
 //! ranges                sets of numbers, for acknowledgments and sent data
-//! transport_parameters  what each end tells the other in the TLS handshake
+//! transport_parameters  transport parameters
 //! ```
 pub mod cursor;
 pub mod frame;
@@ -25,7 +25,7 @@ pub mod version;
 
 pub use cursor::{Reader, Writer};
 pub use frame::{Frame, Frames};
-pub use header::{PartialHeader, Span};
+pub use header::{ByteSpan, PartialHeader};
 pub use number::TruncatedNumber;
 pub use packet::PacketKind;
 pub use ranges::RangeSet;

@@ -8,7 +8,7 @@ use super::{Reader, Version, Writer};
 pub struct Versions<'a>(Reader<'a>);
 
 impl<'a> Versions<'a> {
-    /// Over the list after the connection IDs.
+    /// Creates an iterator over the list after the connection IDs.
     #[must_use]
     pub fn new(list: &'a [u8]) -> Self {
         Self(Reader::new(list))
@@ -23,7 +23,7 @@ impl Iterator for Versions<'_> {
     }
 }
 
-/// Bytes that [`encode`] writes.
+/// Returns the number of bytes that [`encode`] writes.
 #[must_use]
 pub fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
     versions
@@ -33,7 +33,7 @@ pub fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
         .saturating_add(7)
 }
 
-/// Writes the answer to a packet of a version we do not speak: `dcid` is that
+/// Writes the answer to a packet of an unsupported version: `dcid` is that
 /// packet's source connection ID and `scid` its destination connection ID, each
 /// up to 255 bytes. `random` fills the unused bits; the QUIC bit stays set so
 /// that demultiplexing with other protocols still works. A longer connection ID,
@@ -59,7 +59,7 @@ mod tests {
     use crate::wire::header::{HeaderKind, PartialHeader};
 
     #[test]
-    fn a_probe_with_255_byte_connection_ids_is_answered() {
+    fn version_negotiation_echoes_255_byte_connection_ids() {
         let offered = [Version::reserved(7), Version::V1];
         let (client, server) = ([0xcc; 255], [0x55; 255]);
         let mut buffer = [0; 1200];
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_torn_list_is_no_version_negotiation() {
+    fn empty_or_truncated_version_list_is_rejected() {
         let mut buffer = [0; 100];
         let mut w = Writer::new(&mut buffer);
         encode(&mut w, 0, b"client", b"", &[]);

@@ -1,10 +1,10 @@
-//! Packet numbers: the low bytes go on the wire, the receiver recovers the rest
+//! Packet numbers: only the low bytes are sent, and the receiver recovers the full number
 //! (RFC 9000 §17.1).
 
 use super::cursor::VARINT_MAX;
 use super::{Reader, Writer};
 
-/// The low 1 to 4 bytes of a packet number, as a header carries them.
+/// The low 1 to 4 bytes of a packet number, as in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TruncatedNumber {
     value: u32,
@@ -15,8 +15,8 @@ impl TruncatedNumber {
     /// Longest encoding, in bytes.
     pub const MAX_LEN: usize = 4;
 
-    /// `number` in the fewest bytes that a peer which may have received any
-    /// packet after `largest_acked` recovers (RFC 9000 §A.2). `largest_acked`
+    /// Truncates `number` to the fewest bytes from which every peer can recover it, whichever packets
+    /// after `largest_acked` it has received (RFC 9000 §A.2). `largest_acked`
     /// is `None` until the peer has acknowledged something in this space.
     #[must_use]
     pub fn new(number: u64, largest_acked: Option<u64>) -> Self {
@@ -34,8 +34,7 @@ impl TruncatedNumber {
         Self::with_len(number, len)
     }
 
-    /// `number` in exactly `len` bytes, 1 to 4 (what is outside counts as the
-    /// nearest).
+    /// Truncates `number` to exactly `len` bytes. `len` is clamped to 1 to 4.
     #[must_use]
     pub fn with_len(number: u64, len: usize) -> Self {
         debug_assert!((1..=Self::MAX_LEN).contains(&len));
@@ -46,19 +45,19 @@ impl TruncatedNumber {
         }
     }
 
-    /// Bytes on the wire, 1 to 4.
+    /// Returns the number of bytes on the wire, 1 to 4.
     #[must_use]
     pub const fn size(self) -> usize {
         self.len as usize
     }
 
-    /// The two low bits of a header's first byte.
+    /// Returns the two low bits of a header's first byte.
     #[must_use]
     pub const fn len_bits(self) -> u8 {
         self.len.saturating_sub(1)
     }
 
-    /// Reads `len` bytes, 1 to 4; `None` when fewer are left, and for another `len`.
+    /// Reads `len` bytes. Returns `None` if there are fewer, or if `len` is not 1 to 4.
     #[inline]
     pub fn read(reader: &mut Reader<'_>, len: usize) -> Option<Self> {
         if !(1..=Self::MAX_LEN).contains(&len) {
@@ -74,7 +73,7 @@ impl TruncatedNumber {
         })
     }
 
-    /// Writes it.
+    /// Writes the truncated number.
     #[inline]
     pub fn encode(self, w: &mut Writer<'_>) {
         let [_, b, c, d] = self.value.to_be_bytes();
@@ -86,8 +85,8 @@ impl TruncatedNumber {
         }
     }
 
-    /// The full number: the one closest to the successor of `largest`, the
-    /// largest number processed in this space so far (RFC 9000 §A.3).
+    /// Returns the full number: the one closest to the number after `largest`, the largest number
+    /// processed in this space so far (RFC 9000 §A.3).
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -109,7 +108,7 @@ impl TruncatedNumber {
     }
 }
 
-/// The bits of a number that `len` bytes, 1 to 4, tell.
+/// Returns the bits of a number that `len` bytes, 1 to 4, tell.
 const fn mask(len: u8) -> u64 {
     match len {
         1 => 0xff,
@@ -127,7 +126,7 @@ mod tests {
 
     /// The examples of RFC 9000 §A.2.
     #[test]
-    fn encoding_examples() {
+    fn encoding_matches_rfc_examples() {
         let acked = Some(0xab_e8b3);
         assert_eq!(
             TruncatedNumber::new(0xac_5c02, acked),
@@ -141,7 +140,7 @@ mod tests {
 
     /// A byte has to tell twice as many numbers apart as are unacknowledged.
     #[test]
-    fn lengths_change_where_half_the_window_is_full() {
+    fn encoded_length_grows_at_half_window() {
         for (unacked, len) in [
             (1, 1),
             (1 << 7, 1),
@@ -160,7 +159,7 @@ mod tests {
 
     /// The window is open below and closed above (RFC 9000 §A.3).
     #[test]
-    fn the_edges_of_the_window() {
+    fn decoding_at_window_edges() {
         let expected = 0x1080;
         for number in [expected - 0x7f, expected, expected + 0x80] {
             let truncated = TruncatedNumber::with_len(number, 1);
@@ -172,13 +171,13 @@ mod tests {
 
     /// The example of RFC 9000 §A.3.
     #[test]
-    fn decoding_example() {
+    fn decoding_matches_rfc_example() {
         let truncated = TruncatedNumber::with_len(0x9b32, 2);
         assert_eq!(truncated.recover(Some(0xa82f_30ea)), 0xa82f_9b32);
     }
 
     #[test]
-    fn recovery_stays_inside_the_number_space() {
+    fn recovered_number_stays_below_2_to_the_62() {
         // Nothing below zero, nothing above 2^62 - 1.
         assert_eq!(TruncatedNumber::with_len(0xff, 1).recover(None), 0xff);
         assert_eq!(
@@ -195,7 +194,7 @@ mod tests {
         /// Whatever part of the unacknowledged packets the peer has seen, it
         /// recovers the number we sent.
         #[test]
-        fn any_receiver_recovers_the_number(
+        fn every_receiver_recovers_full_number(
             acked in prop::option::of(0..1_u64 << 61),
             ahead in 1..1_u64 << 31,
             seen in any::<prop::sample::Index>(),
@@ -214,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn recovery_never_leaves_the_varint_range(
+        fn recovered_number_always_fits_varint(
             value: u32, len in 1_usize..=4, largest in prop::option::of(0..=VARINT_MAX),
         ) {
             let number = TruncatedNumber::with_len(u64::from(value), len).recover(largest);

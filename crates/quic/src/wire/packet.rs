@@ -1,4 +1,4 @@
-//! The packets that carry frames (RFC 9000 §12.1).
+//! The types of packets that carry frames (RFC 9000 §12.1).
 
 /// Header form bit of the first byte: set in long headers (RFC 8999 §5.1).
 pub const LONG: u8 = 0x80;
@@ -6,20 +6,20 @@ pub const LONG: u8 = 0x80;
 /// (RFC 9000 §17.2, RFC 9287).
 pub const FIXED: u8 = 0x40;
 
-/// A packet type that carries frames, and with it a set of keys.
+/// The type of a packet that carries frames. Each type has its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PacketKind {
-    /// The first flight, under keys anybody can derive.
+    /// Initial packets, under keys that anyone can derive.
     Initial,
-    /// A client's early data.
+    /// 0-RTT packets with the early data of a client.
     ZeroRtt,
-    /// The rest of the TLS handshake.
+    /// Handshake packets.
     Handshake,
-    /// Everything afterwards, under a short header.
+    /// 1-RTT packets, with a short header.
     OneRtt,
 }
 
 impl PacketKind {
-    /// All of them, in the order in which they may be coalesced.
+    /// All types, in the order in which they are coalesced.
     pub const ALL: [Self; 4] = [Self::Initial, Self::ZeroRtt, Self::Handshake, Self::OneRtt];
 }

@@ -1,4 +1,4 @@
-//! Sets of numbers as few ranges: packet numbers received, data acknowledged.
+//! Sets of numbers stored as ranges, for received packet numbers and acknowledged data.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -7,12 +7,12 @@ use super::cursor::VARINT_MAX;
 
 /// A range of consecutive numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct Interval {
     start: u64,
     end: u64,
 }
 
-impl Run {
+impl Interval {
     const fn len(self) -> u64 {
         self.end.saturating_sub(self.start).saturating_add(1)
     }
@@ -21,22 +21,21 @@ impl Run {
 /// A set of numbers below 2^62, kept as sorted ranges that neither overlap nor
 /// touch.
 ///
-/// It holds at most `max_ranges` of them. One too many, and the lowest is
-/// forgotten: from then on every number up to its end counts as already seen
-/// ([`RangeSet::forgotten_below`]), so that a set of received packet numbers
-/// still recognises duplicates. A packet that arrives later than that is taken
-/// for a duplicate and its sender repeats what was in it.
+/// It holds at most `max_ranges` of them. If there are more, the lowest is dropped, and from then on
+/// every number up to its end counts as already seen ([`RangeSet::forgotten_below`]). So a set of
+/// received packet numbers still recognises duplicates. A packet that arrives later than that is
+/// taken for a duplicate, and its sender retransmits the content.
 #[derive(Clone, Debug)]
 pub struct RangeSet {
     /// Ascending.
-    runs: VecDeque<Run>,
+    runs: VecDeque<Interval>,
     max_ranges: usize,
     floor: u64,
     evicted: u64,
 }
 
 impl RangeSet {
-    /// An empty set that remembers up to `max_ranges` ranges, at least one.
+    /// Returns an empty set that remembers up to `max_ranges` ranges, at least one.
     #[must_use]
     pub fn new(max_ranges: usize) -> Self {
         Self {
@@ -47,15 +46,15 @@ impl RangeSet {
         }
     }
 
-    /// An empty set that forgets nothing: for numbers whose ranges something
+    /// Returns an empty set that forgets nothing: for numbers whose ranges something
     /// else bounds.
     #[must_use]
     pub fn unbounded() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Adds a number; false if it was there already or lies in what has been
-    /// forgotten. Constant time for the highest number.
+    /// Adds a number. Returns false if it was already in the set or lies below
+    /// [`forgotten_below`](Self::forgotten_below). Constant time for the highest number.
     #[inline]
     pub fn insert(&mut self, number: u64) -> bool {
         if let Some(top) = self.runs.back_mut()
@@ -67,7 +66,7 @@ impl RangeSet {
         self.insert_range(number..=number) != 0
     }
 
-    /// Adds a range; how many of its numbers are new. There are none above 2^62 - 1.
+    /// Adds a range and returns how many of its numbers are new. Numbers above 2^62 - 1 are ignored.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "numbers below 2^62, and indices of at most as many ranges"
@@ -80,7 +79,7 @@ impl RangeSet {
             return 0;
         }
         let first = self.first_ending_at(start.saturating_sub(1));
-        let mut merged = Run { start, end };
+        let mut merged = Interval { start, end };
         let mut known = 0;
         let mut last = first;
         while let Some(run) = self.runs.get(last)
@@ -101,8 +100,7 @@ impl RangeSet {
         merged.len() - known
     }
 
-    /// Takes a range out, without forgetting it: it can come back. How many
-    /// numbers went.
+    /// Removes a range, whose numbers can be added again, and returns how many numbers were removed.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "parts of a run, which ends below 2^62; no part ends at zero or lies past the last index"
@@ -115,16 +113,16 @@ impl RangeSet {
             && run.start <= end
             && start <= end
         {
-            let cut = Run {
+            let cut = Interval {
                 start: run.start.max(start),
                 end: run.end.min(end),
             };
             gone += cut.len();
-            let below = (run.start < cut.start).then(|| Run {
+            let below = (run.start < cut.start).then(|| Interval {
                 start: run.start,
                 end: cut.start - 1,
             });
-            let above = (cut.end < run.end).then(|| Run {
+            let above = (cut.end < run.end).then(|| Interval {
                 start: cut.end + 1,
                 end: run.end,
             });
@@ -147,7 +145,7 @@ impl RangeSet {
         gone
     }
 
-    /// Forgets every number below `floor`: each counts as seen from now on.
+    /// Drops every number below `floor`; each counts as seen from now on.
     pub fn remove_below(&mut self, floor: u64) {
         self.floor = self.floor.max(floor);
         while let Some(run) = self.runs.front_mut() {
@@ -159,7 +157,7 @@ impl RangeSet {
         }
     }
 
-    /// Whether `number` is remembered as a member.
+    /// Returns whether `number` is in the set.
     #[must_use]
     pub fn contains(&self, number: u64) -> bool {
         self.runs
@@ -167,8 +165,8 @@ impl RangeSet {
             .is_some_and(|run| run.start <= number)
     }
 
-    /// Whether `number` is a member or lies in what has been forgotten: what
-    /// [`RangeSet::insert`] would refuse.
+    /// Returns whether `number` is in the set or below [`forgotten_below`](Self::forgotten_below), so
+    /// that [`RangeSet::insert`] would return false.
     #[must_use]
     pub fn is_seen(&self, number: u64) -> bool {
         number < self.floor || self.contains(number)
@@ -180,56 +178,56 @@ impl RangeSet {
         self.floor
     }
 
-    /// How often the bound made it forget a range.
+    /// Returns how many ranges were dropped because of the limit.
     #[must_use]
     pub const fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// The ranges in ascending order; `.rev()` for the order of an ACK frame.
+    /// Returns the ranges in ascending order; `.rev()` for the order of an ACK frame.
     pub fn iter(
         &self,
     ) -> impl DoubleEndedIterator<Item = RangeInclusive<u64>> + ExactSizeIterator + Clone + '_ {
         self.runs.iter().map(|run| run.start..=run.end)
     }
 
-    /// How many ranges there are.
+    /// Returns how many ranges there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.runs.len()
     }
 
-    /// Whether no number is remembered.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Frees memory that is kept for reuse.
     pub fn release_memory(&mut self) {
         self.runs.shrink_to_fit();
     }
 
-    /// Bytes allocated.
+    /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         crate::memory::ring(&self.runs)
     }
 
-    /// The lowest number remembered.
+    /// Returns the lowest number in the set.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         self.runs.front().map(|run| run.start)
     }
 
-    /// The highest number remembered.
+    /// Returns the highest number in the set.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         self.runs.back().map(|run| run.end)
     }
 
-    /// Index of the first range that ends at `number` or above. Looks at the top
-    /// first, where packets arrive.
+    /// Returns the index of the first range that ends at `number` or above. Checks the highest range
+    /// first, because new packets belong there.
     fn first_ending_at(&self, number: u64) -> usize {
         match self.runs.back() {
             None => 0,
@@ -240,7 +238,7 @@ impl RangeSet {
     }
 
     /// Changes the run at `at`, which is there.
-    fn replace(&mut self, at: usize, run: Run) {
+    fn replace(&mut self, at: usize, run: Interval) {
         debug_assert!(at < self.runs.len());
         if let Some(place) = self.runs.get_mut(at) {
             *place = run;
@@ -267,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_order_numbers_are_one_range() {
+    fn consecutive_numbers_form_one_range() {
         let mut set = RangeSet::new(4);
         for number in 0..1000 {
             assert!(set.insert(number));
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_ranges_go_and_stay_duplicates() {
+    fn lowest_ranges_are_dropped_and_remain_duplicates() {
         let mut set = RangeSet::new(2);
         for number in [10, 20, 30] {
             assert!(set.insert(number));
@@ -343,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_set(ops in vec(any_op(), 1..80), max_ranges in 1_usize..8) {
+        fn range_set_agrees_with_btree_set(ops in vec(any_op(), 1..80), max_ranges in 1_usize..8) {
             let mut set = RangeSet::new(max_ranges);
             let mut model = Model::default();
             for op in ops {

@@ -11,13 +11,13 @@ pub const TOKEN_LEN: usize = 16;
 /// Smallest stateless reset: 5 unpredictable bytes and the token.
 pub const MIN_SIZE: usize = 5 + TOKEN_LEN;
 
-/// Largest one we send: the smallest size at which an answer need not shrink
-/// (RFC 9000 §10.3), less one.
+/// Largest stateless reset that we send, bytes: one less than the smallest size at which an answer
+/// need not be smaller (RFC 9000 §10.3).
 pub const MAX_SIZE: usize = 42;
 
-/// How large the reset that answers a datagram of `received` bytes is. Always
-/// smaller than it, so that two endpoints without state do not answer each other
-/// for ever (RFC 9000 §10.3.3); `None` if that leaves too little.
+/// Returns the size of the reset that answers a datagram of `received` bytes. It is always smaller, so
+/// that two endpoints without state do not answer each other forever (RFC 9000 §10.3.3). Returns
+/// `None` if the datagram is too small for that.
 #[must_use]
 pub const fn size(received: usize) -> Option<usize> {
     if received <= MIN_SIZE {
@@ -29,8 +29,8 @@ pub const fn size(received: usize) -> Option<usize> {
     }
 }
 
-/// Writes a reset of `size` bytes, or of [`MIN_SIZE`] if that is less, since what
-/// is shorter is not a QUIC packet; `fill` supplies unpredictable bytes.
+/// Writes a reset of `size` bytes, at least [`MIN_SIZE`], because anything shorter is not a QUIC
+/// packet. `fill` supplies unpredictable bytes.
 pub fn encode(w: &mut Writer<'_>, size: usize, token: ResetToken, fill: impl FnOnce(&mut [u8])) {
     let unpredictable = w.reserve(size.max(MIN_SIZE).saturating_sub(TOKEN_LEN));
     if let Some(unpredictable) = unpredictable {
@@ -42,8 +42,8 @@ pub fn encode(w: &mut Writer<'_>, size: usize, token: ResetToken, fill: impl FnO
     w.bytes(&token.0);
 }
 
-/// What would be the token if `datagram` were a stateless reset; `None` if it is
-/// too short to be one. Long headers are not ruled out (RFC 9000 §10.3).
+/// Returns the token of `datagram` if it is a stateless reset; `None` if it is too short for one.
+/// Datagrams with a long header are not excluded (RFC 9000 §10.3).
 #[must_use]
 pub fn candidate(datagram: &[u8]) -> Option<ResetToken> {
     if datagram.len() < MIN_SIZE {
@@ -58,7 +58,7 @@ mod tests {
     use crate::wire::header::{HeaderKind, PartialHeader};
 
     #[test]
-    fn looks_like_a_short_header_and_ends_in_the_token() {
+    fn reset_looks_like_short_header_and_ends_with_token() {
         let token = ResetToken([7; TOKEN_LEN]);
         for fill in [0x00, 0xff] {
             let mut buffer = [0; 64];
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn two_resetting_endpoints_fall_silent() {
+    fn reset_answered_by_reset_shrinks_until_silence() {
         let mut received = 1500;
         let mut answers = 0;
         while let Some(answer) = size(received) {

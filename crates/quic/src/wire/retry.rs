@@ -8,8 +8,7 @@ use crate::cid::ConnectionId;
 /// Bytes of the integrity tag at the end (RFC 9001 §5.8).
 pub const TAG_LEN: usize = 16;
 
-/// Longest token in a Retry that a client uses, in bytes; a Retry with a longer
-/// one is discarded. Every Initial repeats the token, so its size has to be
+/// Longest token that a client accepts in a Retry, in bytes; a Retry with a longer one is discarded. Every Initial repeats the token, so its size has to be
 /// bounded (RFC 9000 §17.2.5 names no limit, and the integrity key is public).
 /// 800 bytes leave 320 for the ClientHello in a datagram of 1,200 with two
 /// connection IDs of 20 bytes: one datagram for X25519, five, which are within
@@ -26,14 +25,14 @@ pub struct Retry<'a> {
     pub version: Version,
     /// The source connection ID of the Initial.
     pub dcid: ConnectionId,
-    /// Our choice, different from the Initial's destination connection ID.
+    /// The connection ID that the server chooses, different from the Initial's destination.
     pub scid: ConnectionId,
-    /// What the client repeats in its next Initial; not empty.
+    /// The token that the client repeats in its next Initial; not empty.
     pub token: &'a [u8],
 }
 
 impl Retry<'_> {
-    /// Bytes of the whole packet with its tag.
+    /// Returns the number of bytes of the whole packet with its tag.
     #[must_use]
     pub fn size(&self) -> usize {
         self.token
@@ -43,7 +42,7 @@ impl Retry<'_> {
             .saturating_add(self.scid.len())
     }
 
-    /// Writes all but the tag. `random` fills the unused bits.
+    /// Writes the packet without its tag. `random` fills the unused bits.
     pub fn encode(&self, w: &mut Writer<'_>, random: u8) {
         debug_assert!(!self.token.is_empty(), "clients discard an empty token");
         encode_long_prefix(
@@ -64,7 +63,7 @@ mod tests {
     use crate::wire::header::{HeaderError, HeaderKind, PartialHeader};
 
     #[test]
-    fn token_and_tag_are_told_apart() {
+    fn retry_splits_token_and_tag() {
         let retry = Retry {
             version: Version::V1,
             dcid: ConnectionId::new(b"client").unwrap(),
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_for_a_tag() {
+    fn retry_too_short_for_tag_is_rejected() {
         let packet = [&[0xf0, 0, 0, 0, 1, 0, 0][..], &[0; TAG_LEN - 1]].concat();
         assert_eq!(
             PartialHeader::parse(&packet, 0).unwrap_err(),

@@ -17,61 +17,57 @@ use crate::Role;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
 
-/// Largest UDP payload there is, in bytes, and the default limit (RFC 9000
-/// §18.2).
+/// Largest possible UDP payload in bytes, and the default limit (RFC 9000 §18.2).
 pub const MAX_UDP_PAYLOAD: u64 = 65_527;
 
-/// `ack_delay_exponent` where none is sent (RFC 9000 §18.2).
+/// Default `ack_delay_exponent` (RFC 9000 §18.2).
 pub const DEFAULT_ACK_DELAY_EXPONENT: u8 = 3;
 
 /// Largest valid `ack_delay_exponent` (RFC 9000 §18.2).
 pub const MAX_ACK_DELAY_EXPONENT: u8 = 20;
 
-/// `max_ack_delay` where none is sent, in milliseconds (RFC 9000 §18.2).
+/// Default `max_ack_delay` in milliseconds (RFC 9000 §18.2).
 pub const DEFAULT_MAX_ACK_DELAY: u64 = 25;
 
-/// A `max_ack_delay` has to stay below this, in milliseconds (RFC 9000 §18.2).
+/// Upper limit (exclusive) of `max_ack_delay` in milliseconds (RFC 9000 §18.2).
 pub const MAX_ACK_DELAY_LIMIT: u64 = 1 << 14;
 
 /// Smallest valid `active_connection_id_limit`, and the default (RFC 9000
 /// §18.2).
 pub const MIN_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
 
-/// What one end tells the other about itself in the TLS handshake. `default()`
-/// is what counts for an end that sends none.
+/// The transport parameters of one end. `default()` returns the values that apply if none are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportParameters {
     /// Destination of the client's first Initial. Server only.
     pub original_destination_connection_id: Option<ConnectionId>,
-    /// Silence after which the sender gives the connection up, in milliseconds;
-    /// 0 for never.
+    /// Idle timeout in milliseconds; 0 for none.
     pub max_idle_timeout: u64,
-    /// For the connection ID of the handshake. Server only.
+    /// Token for the connection ID of the handshake. Server only.
     pub stateless_reset_token: Option<ResetToken>,
     /// Largest UDP payload that the sender receives, in bytes, at least 1200.
     pub max_udp_payload_size: u64,
-    /// Connection credit, in bytes.
+    /// Initial limit of the connection in bytes.
     pub initial_max_data: u64,
-    /// Credit of bidirectional streams that the sender opens, in bytes.
+    /// Initial limit of bidirectional streams that the sender opens, in bytes.
     pub initial_max_stream_data_bidi_local: u64,
-    /// Credit of bidirectional streams that the receiver opens, in bytes.
+    /// Initial limit of bidirectional streams that the receiver opens, in bytes.
     pub initial_max_stream_data_bidi_remote: u64,
-    /// Credit of unidirectional streams that the receiver opens, in bytes.
+    /// Initial limit of unidirectional streams that the receiver opens, in bytes.
     pub initial_max_stream_data_uni: u64,
     /// Bidirectional streams that the receiver may open, at most 2^60.
     pub initial_max_streams_bidi: u64,
     /// Unidirectional streams that the receiver may open, at most 2^60.
     pub initial_max_streams_uni: u64,
-    /// The sender's ACK Delay fields count in 2^this microseconds; at most 20.
+    /// Exponent of the unit of ACK Delay fields, which is 2^exponent microseconds; at most 20.
     pub ack_delay_exponent: u8,
-    /// Longest that the sender holds an acknowledgment back, in milliseconds,
-    /// below 2^14.
+    /// Longest time that the sender delays an acknowledgment, in milliseconds, below 2^14.
     pub max_ack_delay: u64,
-    /// Do not migrate while talking to the handshake's address.
+    /// Whether the peer must not migrate while it uses the address of the handshake.
     pub disable_active_migration: bool,
-    /// Where the server would rather be. Server only.
+    /// The address that the server prefers. Server only.
     pub preferred_address: Option<PreferredAddress>,
-    /// How many of the receiver's connection IDs the sender stores, at least 2.
+    /// Number of the peer's connection IDs that the sender stores, at least 2.
     pub active_connection_id_limit: u64,
     /// Source of the sender's first Initial.
     pub initial_source_connection_id: Option<ConnectionId>,
@@ -80,13 +76,13 @@ pub struct TransportParameters {
     /// Largest DATAGRAM frame that the sender receives, with its type and
     /// length, in bytes; 0 for none (RFC 9221 §3).
     pub max_datagram_frame_size: u64,
-    /// The sender accepts packets whose QUIC bit is zero (RFC 9287 §3).
+    /// Whether the sender accepts packets whose QUIC bit is zero (RFC 9287 §3).
     pub grease_quic_bit: bool,
-    /// The shortest acknowledgment delay the sender can be asked for, in
-    /// microseconds, at most `max_ack_delay`; it understands ACK_FREQUENCY and
-    /// IMMEDIATE_ACK if present (ACK frequency §3).
+    /// Shortest acknowledgment delay that the peer may request, in microseconds, at most
+    /// `max_ack_delay`. If it is present, the sender supports ACK_FREQUENCY and IMMEDIATE_ACK
+    /// (ACK frequency §3).
     pub min_ack_delay: Option<u64>,
-    /// Which versions the sender speaks (RFC 9368 §3).
+    /// The versions that the sender supports (RFC 9368 §3).
     pub version_information: Option<VersionInformation>,
 }
 
@@ -131,25 +127,29 @@ pub struct HandshakeCids {
 }
 
 impl TransportParameters {
-    /// Checks that the peer in the role of `sender` names the connection IDs
-    /// that the packets carried, so that nobody exchanged them on the way.
+    /// Checks that the parameters of `sender` contain the connection IDs of the packets, so that
+    /// nobody on the path has changed them.
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR (RFC 9000 §7.3).
     pub fn authenticate(&self, sender: Role, seen: &HandshakeCids) -> Result<(), TransportError> {
         if self.initial_source_connection_id != Some(seen.initial_source) {
-            return Err(invalid("initial_source_connection_id is not the one seen"));
+            return Err(invalid(
+                "initial_source_connection_id does not match the packet headers",
+            ));
         }
         match sender {
             Role::Client => Ok(()),
             Role::Server => {
                 if self.original_destination_connection_id != Some(seen.original_destination) {
                     return Err(invalid(
-                        "original_destination_connection_id is not the one sent",
+                        "original_destination_connection_id does not match the first Initial",
                     ));
                 }
                 if self.retry_source_connection_id != seen.retry_source {
-                    return Err(invalid("retry_source_connection_id is not the one seen"));
+                    return Err(invalid(
+                        "retry_source_connection_id does not match the Retry packet",
+                    ));
                 }
                 Ok(())
             }

@@ -2,32 +2,32 @@
 
 use core::fmt;
 
-/// The number in a long header that says which QUIC this is.
+/// A QUIC version number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u32);
 
 impl Version {
     /// Marks a Version Negotiation packet (RFC 8999 §6).
     pub const NEGOTIATION: Self = Self(0);
-    /// RFC 9000.
+    /// QUIC version 1 (RFC 9000).
     pub const V1: Self = Self(1);
-    /// RFC 9369: known by name, not spoken.
+    /// QUIC version 2 (RFC 9369), which is not supported.
     pub const V2: Self = Self(0x6b33_43cf);
 
-    /// Whether we speak it.
+    /// Returns whether this crate supports the version.
     #[must_use]
     pub const fn is_supported(self) -> bool {
         self.0 == Self::V1.0
     }
 
-    /// Whether it is one of `0x?a?a?a?a`, which no endpoint may speak: they
-    /// exercise version negotiation (RFC 9000 §6.3).
+    /// Returns whether the version is one of `0x?a?a?a?a`, which are reserved to exercise version
+    /// negotiation (RFC 9000 §6.3).
     #[must_use]
     pub const fn is_reserved(self) -> bool {
         self.0 & 0x0f0f_0f0f == 0x0a0a_0a0a
     }
 
-    /// A reserved version made of `random`.
+    /// Returns a reserved version made of `random`.
     #[must_use]
     pub const fn reserved(random: u32) -> Self {
         Self(random & 0xf0f0_f0f0 | 0x0a0a_0a0a)

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_links::{LinkConfig, Path};
+use clearway_testing::{Setup, World, download, path};
 
 fn link(spec: &str) -> LinkConfig {
     spec.parse().expect("a link")
@@ -26,7 +26,7 @@ fn data_per_ack(mut world: World, total: usize) -> f64 {
 /// A hundredth of the downlink carries the ACK of every second packet no more.
 /// Asked for fewer, the ACKs stop being the bottleneck.
 #[test]
-fn acks_that_fill_a_narrow_way_back_become_rarer() {
+fn acks_are_reduced_on_congested_return_path() {
     for controller in ["bbr", "cubic", "newreno"] {
         let mut setup = Setup::new();
         setup.server.controller = controller.parse().expect("a controller");
@@ -44,7 +44,7 @@ fn acks_that_fill_a_narrow_way_back_become_rarer() {
 
 /// Without a queue a small window is acknowledged often, so that it can grow.
 #[test]
-fn a_small_window_without_a_queue_is_acknowledged_often() {
+fn small_window_without_queue_is_acknowledged_often() {
     let world = World::new(Setup::new(), path("rate=20M delay=10ms queue=15", 1), 1);
     let often = data_per_ack(world, 4_000_000);
     assert!((1.5..2.6).contains(&often), "{often} packets per ACK");
@@ -52,7 +52,7 @@ fn a_small_window_without_a_queue_is_acknowledged_often() {
 
 /// A large window is not: 32 ACKs tell as much of it.
 #[test]
-fn a_large_window_is_acknowledged_in_parts() {
+fn large_window_is_acknowledged_in_parts() {
     let world = World::new(Setup::new(), path("rate=500M delay=20ms queue=2000", 1), 1);
     let rarely = data_per_ack(world, 40_000_000);
     assert!(rarely > 8.0, "{rarely} packets per ACK");

@@ -1,14 +1,13 @@
-//! Who the client is, and what a server says to strangers: Retry, tokens,
-//! amplification, Version Negotiation, stateless reset.
+//! Address validation and packets without a connection: Retry, tokens, amplification, Version Negotiation, stateless reset.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::ConnectionError;
+use clearway_testing::{Setup, World, path};
 
 const CLEAN: &str = "rate=100M delay=5ms queue=250";
 
@@ -19,7 +18,7 @@ fn close_and_drain(world: &mut World) {
 }
 
 #[test]
-fn retry_validates_and_the_handshake_completes() {
+fn handshake_with_retry_completes() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let mut world = World::new(setup, path(CLEAN, 1), 1);
@@ -29,7 +28,7 @@ fn retry_validates_and_the_handshake_completes() {
 }
 
 #[test]
-fn a_new_token_token_saves_the_retry_next_time() {
+fn new_token_avoids_retry_on_next_connection() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let mut world = World::new(setup, path(CLEAN, 1), 2);
@@ -43,7 +42,7 @@ fn a_new_token_token_saves_the_retry_next_time() {
 }
 
 #[test]
-fn a_token_stolen_by_another_address_proves_nothing() {
+fn token_from_other_address_does_not_validate() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let mut world = World::new(setup, path(CLEAN, 1), 3);
@@ -56,7 +55,7 @@ fn a_token_stolen_by_another_address_proves_nothing() {
 }
 
 #[test]
-fn tokens_survive_a_restart_with_one_key() {
+fn tokens_are_valid_after_restart_with_same_key() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let mut world = World::new(setup, path(CLEAN, 1), 4);
@@ -85,7 +84,7 @@ fn long_chain() -> Setup {
 }
 
 #[test]
-fn a_nine_certificate_chain_gets_through() {
+fn handshake_with_nine_certificates_completes() {
     for seed in 0..20 {
         let link = path("rate=10M delay=15ms queue=25 loss=30%", seed);
         let mut world = World::new(long_chain(), link, seed);
@@ -100,7 +99,7 @@ fn a_nine_certificate_chain_gets_through() {
 /// The client falls silent after a part or all of its ClientHello: whatever the server's
 /// timers do for two minutes, it sends no more than three times what it got.
 #[test]
-fn a_server_never_sends_more_than_three_times_what_it_received() {
+fn server_sends_at_most_three_times_received_bytes() {
     for heard in 1..3 {
         let mut world = World::new(long_chain(), path(CLEAN, 1), 5);
         let sums = Rc::new(Cell::new((0, 0, 0)));
@@ -132,7 +131,7 @@ fn a_server_never_sends_more_than_three_times_what_it_received() {
 }
 
 #[test]
-fn version_negotiation_answers_a_probe_without_connection_ids() {
+fn probe_with_zero_length_cids_gets_version_negotiation() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 6);
     let answer = Rc::new(std::cell::RefCell::new(Vec::new()));
     let seen = answer.clone();
@@ -160,7 +159,7 @@ fn version_negotiation_answers_a_probe_without_connection_ids() {
 }
 
 #[test]
-fn a_client_whose_version_is_not_offered_gives_up() {
+fn client_without_common_version_closes() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 7);
     world.filter = Some(Box::new(|direction, packet: &mut Packet| {
         match direction {
@@ -185,7 +184,7 @@ fn a_client_whose_version_is_not_offered_gives_up() {
 }
 
 #[test]
-fn version_negotiation_that_lists_our_version_is_ignored() {
+fn version_negotiation_listing_our_version_is_ignored() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 8);
     let mut first = true;
     world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
@@ -199,7 +198,7 @@ fn version_negotiation_that_lists_our_version_is_ignored() {
 }
 
 #[test]
-fn a_server_that_lost_its_state_resets() {
+fn server_without_state_sends_stateless_reset() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 9);
     world.handshake();
     world.run_for(Duration::from_secs(1));
@@ -214,7 +213,7 @@ fn a_server_that_lost_its_state_resets() {
 /// The reset's token belongs to whichever connection ID the client uses now,
 /// not only to that of the handshake.
 #[test]
-fn a_reset_is_known_by_the_token_of_every_connection_id() {
+fn reset_with_token_of_any_used_cid_is_recognised() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 10);
     world.handshake();
     world.server.connection().rotate_connection_ids();
@@ -227,7 +226,7 @@ fn a_reset_is_known_by_the_token_of_every_connection_id() {
 }
 
 #[test]
-fn a_repeated_initial_finds_its_connection() {
+fn repeated_initial_is_routed_to_its_connection() {
     let mut world = World::new(Setup::new(), path(CLEAN, 1), 11);
     let mut first = None;
     let copy = Rc::new(std::cell::RefCell::new(None));

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::spiral::{chosen, run_all};
-use crate::common::{Setup, World, download, path};
+use crate::spiral::{chosen, run_all};
 use clearway_recovery::congestion::Algorithm;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, download, path};
 
 /// Seconds that the long fat path is measured for; `CLEARWAY_SECONDS` changes it.
 /// Two probes for bandwidth are in them.
@@ -49,7 +49,7 @@ fn goodput(setup: Setup, spec: &str, seed: u64, total: usize) -> f64 {
 }
 
 #[test]
-fn the_interop_path_is_filled() {
+fn interop_path_is_fully_used() {
     for seed in 0..6 {
         let rate = goodput(setup(), "rate=10M delay=15ms queue=25", seed, 10_000_000);
         assert!(rate >= 9.43, "{rate}");
@@ -119,7 +119,7 @@ fn check(cases: &[Lossy]) {
 }
 
 #[test]
-fn random_loss_costs_little() {
+fn bbr_keeps_rate_under_random_loss() {
     let mut cases = Vec::new();
     for (loss, least) in [("0%", 95.0), ("0.01%", 90.0), ("0.1%", 85.0)] {
         cases.extend([1, 2].map(|seed| Lossy {
@@ -136,7 +136,7 @@ fn random_loss_costs_little() {
 }
 
 #[test]
-fn random_loss_on_a_long_fat_path_costs_little() {
+fn bbr_keeps_rate_under_random_loss_on_long_fat_path() {
     let rates = [
         ("0.001%", 90.0),
         ("0.01%", 90.0),

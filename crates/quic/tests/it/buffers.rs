@@ -1,5 +1,5 @@
-//! What a connection buffers: bounded for the peer and for the application, narrowed
-//! and widened while it lives, given up at once when it is aborted.
+//! Limits on what a connection buffers for the peer and for the application, changes of these limits, and
+//! aborted connections.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 
-use crate::common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 const LINK: &str = "rate=100M delay=5ms queue=1000";
 const BIDI: Directionality = Directionality::Bidirectional;
@@ -47,7 +47,7 @@ fn requests(world: &mut World) -> Vec<StreamId> {
 }
 
 #[test]
-fn writers_are_blocked_soon_while_max_data_is_zero() {
+fn writers_block_soon_while_max_data_is_zero() {
     let mut world = world(|setup| {
         setup.client.streams.connection_window = 0;
         setup.client.streams.stream_window = 16 << 20;
@@ -64,14 +64,14 @@ fn writers_are_blocked_soon_while_max_data_is_zero() {
 }
 
 #[test]
-fn writers_go_on_when_max_data_arrives() {
+fn writers_resume_when_max_data_arrives() {
     let mut world = world(|setup| {
         // Less than what waits beyond it, so that every grant finds data ready.
         setup.client.streams.connection_window = 20_000;
         setup.client.streams.receive_budget = 20_000;
         setup.client.streams.stream_window = 20_000;
     });
-    assert!(crate::common::download(
+    assert!(clearway_testing::download(
         &mut world,
         1_000_000,
         Duration::from_secs(30)
@@ -79,7 +79,7 @@ fn writers_go_on_when_max_data_arrives() {
 }
 
 #[test]
-fn send_limit_bounds_what_is_not_acknowledged() {
+fn send_limit_bounds_unacknowledged_data() {
     const LIMIT: usize = 300_000;
     let mut world = world(|setup| {
         setup.server.streams.send_limit = LIMIT as u64;
@@ -98,32 +98,32 @@ fn send_limit_bounds_what_is_not_acknowledged() {
 }
 
 #[test]
-fn a_small_send_limit_still_moves_everything() {
+fn small_send_limit_still_delivers_everything() {
     for limit in [1, 1_000, 16 << 10, 100_000] {
         let mut world = world(|setup| setup.server.streams.send_limit = limit);
         let total = (limit as usize * 40).min(1_000_000);
         assert!(
-            crate::common::download(&mut world, total, Duration::from_secs(60)),
+            clearway_testing::download(&mut world, total, Duration::from_secs(60)),
             "{limit} bytes"
         );
     }
 }
 
 #[test]
-fn limit_buffers_bounds_writers_of_a_live_connection_and_lifts_the_bound() {
+fn limit_buffers_bounds_and_releases_writers_of_live_connection() {
     let mut world = world(|_| {});
     let ids = requests(&mut world);
     world.server.connection().limit_buffers(usize::MAX, 50_000);
     world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
     let taken: usize = ids.iter().map(|&id| fill(&mut world, id)).sum();
     assert_eq!(taken, 50_000);
-    world.server.events.clear();
+    world.server.app.events.clear();
     world
         .server
         .connection()
         .limit_buffers(usize::MAX, usize::MAX);
     world.flush();
-    let told = world.server.events.values().flatten().count();
+    let told = world.server.app.events.values().flatten().count();
     assert!(told > 0, "writers are told that there is room");
     let more: usize = ids.iter().map(|&id| fill(&mut world, id)).sum();
     assert!(more >= 500_000, "{more} bytes more");
@@ -141,7 +141,7 @@ fn push(world: &mut World, id: StreamId) -> u64 {
 }
 
 #[test]
-fn limit_buffers_grants_nothing_more_and_takes_nothing_back() {
+fn limit_buffers_stops_new_credit_and_revokes_none() {
     let mut world = world(|_| {});
     let granted = Setup::new().server.streams.stream_window;
     let id = world.ask();
@@ -168,7 +168,7 @@ fn limit_buffers_grants_nothing_more_and_takes_nothing_back() {
 }
 
 #[test]
-fn limit_buffers_keeps_a_window_small_that_had_grown() {
+fn limit_buffers_keeps_grown_window_small() {
     const BOUND: u64 = 100_000;
     let mut world = world(|_| {});
     let id = world.ask();
@@ -195,7 +195,7 @@ fn limit_buffers_keeps_a_window_small_that_had_grown() {
 }
 
 #[test]
-fn last_activity_is_that_of_stream_data_and_datagrams_not_of_a_ping() {
+fn last_activity_counts_stream_data_and_datagrams_but_not_pings() {
     let mut world = world(|_| {});
     let began = world.server.connection().last_activity();
     world.client.connection().ping();
@@ -229,7 +229,7 @@ fn last_activity_is_that_of_stream_data_and_datagrams_not_of_a_ping() {
 }
 
 #[test]
-fn abort_tells_the_peer_and_keeps_only_the_closing_state() {
+fn abort_sends_close_and_keeps_only_closing_state() {
     let mut world = world(|_| {});
     let ids = requests(&mut world);
     for &id in &ids {
@@ -270,7 +270,7 @@ fn abort_tells_the_peer_and_keeps_only_the_closing_state() {
 
 /// In every phase of the handshake, and when it has ended already.
 #[test]
-fn abort_works_at_any_time() {
+fn abort_works_in_any_state() {
     for micros in (0..40_000).step_by(1_000) {
         let mut world = World::new(Setup::new(), path(LINK, 1), 1);
         world.connect();

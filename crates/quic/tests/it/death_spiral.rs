@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use crate::common::spiral::{Clock, Run, Spiral, run_all, seeds};
+use crate::spiral::{DeathSpiral, LossTiming, SpiralResult, run_all, seeds};
 use clearway_quic::connection::Config;
 use clearway_recovery::congestion::Algorithm;
 
@@ -18,16 +18,16 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 2 } else { 20 };
 const PATIENCE: u64 = 20;
 
 /// One row of the table: all that tells its runs apart is their seed.
-fn rows() -> Vec<(String, Spiral)> {
+fn rows() -> Vec<(String, DeathSpiral)> {
     let mut rows = Vec::new();
     // Every controller that there is, so a new one is in it by itself.
     for controller in Algorithm::ALL {
         for ack_every in [1, 2] {
             for jitter_us in [0, 200] {
-                for (name, clock) in [("a", Clock::Data), ("b", Clock::Flow)] {
+                for (name, clock) in [("a", LossTiming::Data), ("b", LossTiming::Flow)] {
                     let mut server = Config::default();
                     server.controller = (*controller).into();
-                    let spiral = Spiral {
+                    let spiral = DeathSpiral {
                         server,
                         ack_every,
                         jitter_us,
@@ -49,18 +49,18 @@ fn rows() -> Vec<(String, Spiral)> {
 }
 
 #[test]
-fn every_controller_recovers_at_once() {
+fn every_controller_recovers_from_death_spiral() {
     let (rows, seeds) = (rows(), seeds(SEEDS));
-    let cases: Vec<Spiral> = rows
+    let cases: Vec<DeathSpiral> = rows
         .iter()
         .flat_map(|(_, spiral)| {
-            (0..seeds).map(|seed| Spiral {
+            (0..seeds).map(|seed| DeathSpiral {
                 seed,
                 ..spiral.clone()
             })
         })
         .collect();
-    let runs = run_all(&cases, Spiral::run);
+    let runs = run_all(&cases, DeathSpiral::run);
     let mut late = Vec::new();
     for ((row, _), runs) in rows.iter().zip(runs.chunks(seeds as usize)) {
         let mut times: Vec<Duration> = runs
@@ -76,7 +76,7 @@ fn every_controller_recovers_at_once() {
             floor.unwrap_or(0)
         );
         late.extend(runs.iter().enumerate().filter_map(|(seed, run)| {
-            let Run {
+            let SpiralResult {
                 time,
                 rounds_at_floor,
             } = *run;
@@ -90,9 +90,9 @@ fn every_controller_recovers_at_once() {
 
 /// Threads change nothing: the same seed is the same run.
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn same_seed_gives_same_run() {
     let (_, spiral) = &rows()[5];
     let cases = vec![spiral.clone(); 2];
-    let runs = run_all(&cases, Spiral::run);
+    let runs = run_all(&cases, DeathSpiral::run);
     assert_eq!(runs[0], runs[1]);
 }

@@ -1,9 +1,9 @@
-//! The same seed gives the same datagrams at the same times, whoever runs it.
+//! The same seed gives the same datagrams at the same times.
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_quic::stream::Directionality;
+use clearway_testing::{Setup, World, path};
 
 /// Handshake and an upload under loss; what the wire saw.
 fn digest(setup: &Setup, seed: u64) -> u64 {
@@ -27,7 +27,7 @@ fn fresh() -> Setup {
 }
 
 #[test]
-fn same_seed_same_wire() {
+fn same_seed_sends_same_datagrams() {
     for seed in 0..8 {
         assert_eq!(
             digest(&fresh(), seed),
@@ -38,12 +38,12 @@ fn same_seed_same_wire() {
 }
 
 #[test]
-fn another_seed_another_wire() {
+fn different_seed_sends_different_datagrams() {
     assert_ne!(digest(&fresh(), 1), digest(&fresh(), 2));
 }
 
 #[test]
-fn one_thread_or_two() {
+fn digest_is_same_on_one_thread_and_two() {
     let run = |seeds: Vec<u64>| {
         let digests = seeds.into_iter().map(|seed| (seed, digest(&fresh(), seed)));
         digests.collect::<Vec<_>>()

@@ -1,10 +1,10 @@
-//! Resumption and 0-RTT: taken, refused, and what was written arrives anyway.
+//! Resumption and 0-RTT: accepted or rejected, the data arrives.
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_quic::connection::Event;
 use clearway_quic::stream::{Directionality, ReadError, StreamId};
+use clearway_testing::{Setup, World, path};
 
 const CLEAN: &str = "rate=100M delay=20ms queue=250";
 
@@ -50,14 +50,14 @@ fn read_to_end(world: &mut World, id: StreamId, read: &mut usize) -> bool {
 }
 
 fn was_rejected(world: &World) -> bool {
-    let events = world.client.events.values().flatten();
+    let events = world.client.app.events.values().flatten();
     events
         .into_iter()
         .any(|event| *event == Event::ZeroRttRejected)
 }
 
 #[test]
-fn early_data_arrives_with_the_first_flight() {
+fn early_data_arrives_with_first_flight() {
     let mut world = acquainted(1);
     let begin = world.now;
     let servers = world.server.connections.len();
@@ -78,7 +78,7 @@ fn early_data_arrives_with_the_first_flight() {
 }
 
 #[test]
-fn refused_early_data_is_sent_again() {
+fn rejected_early_data_is_resent() {
     let mut world = acquainted(2);
     // A server with other ticket keys, such as one restarted.
     world.setup.server_crypto = Setup::new().server_crypto;
@@ -103,7 +103,7 @@ fn refused_early_data_is_sent_again() {
 }
 
 #[test]
-fn early_data_lost_on_the_way_is_repaired() {
+fn lost_early_data_is_retransmitted() {
     for seed in 0..30 {
         let mut world = acquainted(3);
         let servers = world.server.connections.len();
@@ -118,7 +118,7 @@ fn early_data_lost_on_the_way_is_repaired() {
 }
 
 #[test]
-fn early_data_and_retry() {
+fn early_data_is_resent_after_retry() {
     let mut world = acquainted(4);
     world.setup.always_retry = true;
     let name = "localhost".try_into().expect("a name");

@@ -1,16 +1,16 @@
-//! What two ends do together: keys, ECN, MTU, timeouts, closing, datagrams,
+//! Features of a connection between two ends: keys, ECN, MTU, timeouts, closing, datagrams,
 //! priorities, flow-control tuning.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::{Host, Setup, World, download, path};
 use bytes::Bytes;
 use clearway_links::{Direction, Ecn, Packet};
 use clearway_quic::Instant;
 use clearway_quic::connection::{ConnectionError, Event, UpdateKeysError};
 use clearway_quic::stream::{Directionality, Priority, ReadError, StreamId};
+use clearway_testing::{Host, Setup, World, download, path};
 
 const CLEAN: &str = "rate=20M delay=10ms queue=100";
 
@@ -25,7 +25,7 @@ fn key_updates(host: &mut Host, now: Instant) -> u64 {
 }
 
 #[test]
-fn a_key_update_is_followed() {
+fn key_update_is_followed_by_peer() {
     let mut world = world(CLEAN, 1);
     for n in 1..4 {
         let now = world.now;
@@ -41,7 +41,7 @@ fn a_key_update_is_followed() {
 }
 
 #[test]
-fn a_key_update_under_reordering_loses_nothing_for_ever() {
+fn key_update_under_reordering_loses_no_data() {
     for seed in 0..10 {
         let mut world = world(
             "rate=20M delay=10ms queue=100 reorder=30%:15ms loss=1%",
@@ -60,7 +60,7 @@ fn a_key_update_under_reordering_loses_nothing_for_ever() {
 }
 
 #[test]
-fn a_ce_mark_cuts_the_window_once() {
+fn ce_mark_reduces_window_once() {
     let mut world = world("rate=20M delay=10ms queue=400", 2);
     let marks = Rc::new(Cell::new(0));
     let left = marks.clone();
@@ -97,7 +97,7 @@ fn download_more(world: &mut World, total: usize) -> bool {
 }
 
 #[test]
-fn bleached_marks_turn_ecn_off() {
+fn bleached_marks_disable_ecn() {
     let mut world = World::new(Setup::new(), path(CLEAN, 3), 3);
     let ect = Rc::new(Cell::new(0));
     let seen = ect.clone();
@@ -116,7 +116,7 @@ fn bleached_marks_turn_ecn_off() {
 }
 
 #[test]
-fn the_mtu_rises_and_falls_back_in_a_black_hole() {
+fn mtu_rises_and_falls_back_in_black_hole() {
     let mut world = world(CLEAN, 4);
     world.run_for(Duration::from_secs(2));
     let now = world.now;
@@ -130,7 +130,7 @@ fn the_mtu_rises_and_falls_back_in_a_black_hole() {
 }
 
 #[test]
-fn a_sender_that_always_has_data_finds_the_mtu() {
+fn mtu_is_found_while_sender_always_has_data() {
     let mut world = World::new(Setup::new(), path(CLEAN, 4), 4);
     world.connect();
     let mut stream = None;
@@ -152,7 +152,7 @@ fn a_sender_that_always_has_data_finds_the_mtu() {
 }
 
 #[test]
-fn keep_alive_keeps_alive() {
+fn keep_alive_prevents_idle_timeout() {
     let mut setup = Setup::new();
     setup.client.idle_timeout = Duration::from_secs(2);
     setup.client.keep_alive = Some(Duration::from_millis(500));
@@ -166,7 +166,7 @@ fn keep_alive_keeps_alive() {
 }
 
 #[test]
-fn silence_ends_both_ends_without_a_word() {
+fn idle_timeout_ends_both_ends_silently() {
     let mut world = world(CLEAN, 6);
     world.run_for(Duration::from_secs(29));
     assert!(world.client.connection().error().is_none());
@@ -188,7 +188,7 @@ fn silence_ends_both_ends_without_a_word() {
 }
 
 #[test]
-fn an_application_close_reaches_the_peer() {
+fn application_close_reaches_peer() {
     let mut world = world(CLEAN, 7);
     let now = world.now;
     world.server.connection().close(now, 0x1234, b"good night");
@@ -202,6 +202,7 @@ fn an_application_close_reaches_the_peer() {
     assert_eq!(
         world
             .client
+            .app
             .events
             .values()
             .flatten()
@@ -214,7 +215,7 @@ fn an_application_close_reaches_the_peer() {
 }
 
 #[test]
-fn datagrams_arrive_and_too_large_ones_are_refused() {
+fn datagrams_arrive_and_oversized_ones_are_rejected() {
     let mut world = world(CLEAN, 8);
     let client = world.client.connection();
     let max = client.max_datagram_size().expect("the server takes them");
@@ -246,7 +247,7 @@ fn drain(world: &mut World, id: StreamId) -> bool {
 }
 
 #[test]
-fn an_urgent_stream_overtakes() {
+fn urgent_stream_overtakes_others() {
     let mut world = world("rate=2M delay=10ms queue=100", 9);
     let client = world.client.connection();
     let kind = Directionality::Unidirectional;
@@ -284,7 +285,7 @@ fn an_urgent_stream_overtakes() {
 
 /// Nobody sets a window; half the download suffices to find the right one.
 #[test]
-fn flow_control_follows_a_fat_pipe() {
+fn flow_control_window_grows_on_long_fat_path() {
     let mut world = world("rate=1G delay=50ms queue=9000", 10);
     let total = 160_000_000;
     let half = Rc::new(Cell::new(None));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 /// Seeds run; `HANDSHAKES` changes it.
 const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1000 };
@@ -28,7 +28,7 @@ fn handshake(setup: &Setup, seed: u64) -> Option<Duration> {
 }
 
 #[test]
-fn thirty_percent_loss_both_ways() {
+fn handshake_completes_under_30_percent_loss_both_ways() {
     let seeds = std::env::var("HANDSHAKES")
         .ok()
         .and_then(|n| n.parse().ok());

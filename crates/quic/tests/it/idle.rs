@@ -1,13 +1,12 @@
-//! What a connection costs that waits: a server has far more of them than of
-//! those that work. Keys and TLS are not in these figures (`Memory` says why);
+//! The cost of an idle connection: a server has far more of them than of busy ones. Keys and TLS are not in these figures (`Memory` says why);
 //! `cargo run --release -p clearway --example idle` measures all of it.
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_links::Packet;
 use clearway_quic::connection::{Connection, Memory};
 use clearway_quic::stream::{Directionality, Priority};
+use clearway_testing::{Setup, World, download, path};
 
 const CLEAN: &str = "rate=20M delay=10ms queue=1000";
 
@@ -28,13 +27,13 @@ fn idle() -> World {
 }
 
 #[test]
-fn the_connection_itself_stays_small() {
+fn connection_type_stays_small() {
     let fixed = size_of::<Connection>();
     assert!(fixed <= FIXED, "{fixed} bytes");
 }
 
 #[test]
-fn a_connection_without_traffic_is_small() {
+fn idle_connection_uses_little_memory() {
     let mut world = idle();
     let memory = world.server.connection().memory_by_part();
     assert!(
@@ -53,7 +52,7 @@ fn a_connection_without_traffic_is_small() {
 }
 
 #[test]
-fn traffic_leaves_nothing_behind() {
+fn idle_connection_after_traffic_uses_little_memory() {
     let mut world = idle();
     let fresh = world.server.connection().memory_by_part();
     assert!(download(&mut world, 300_000, Duration::from_secs(10)));
@@ -68,7 +67,7 @@ fn traffic_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_quiet_connection_wakes_once_to_rest_and_then_only_to_end() {
+fn idle_connection_wakes_once_to_rest_and_once_to_end() {
     let mut world = idle();
     let now = world.now;
     let server = world.server.connection();
@@ -77,7 +76,7 @@ fn a_quiet_connection_wakes_once_to_rest_and_then_only_to_end() {
 }
 
 #[test]
-fn a_rested_connection_works_as_before() {
+fn rested_connection_transfers_data() {
     let mut world = idle();
     for _ in 0..3 {
         assert!(download(&mut world, 100_000, Duration::from_secs(5)));
@@ -113,7 +112,7 @@ fn forge(world: &mut World) -> Packet {
 }
 
 #[test]
-fn a_rested_connection_bears_forged_packets_and_updates_its_keys() {
+fn rested_connection_survives_forged_packets_and_updates_keys() {
     let mut world = idle();
     for round in 1..=3 {
         // The server has no ciphers: the first of these has them made.

@@ -1,13 +1,13 @@
-//! When silence ends a connection (RFC 9000 §10.1).
+//! The idle timeout (RFC 9000 §10.1).
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_quic::connection::ConnectionError;
+use clearway_testing::{Setup, World, download, path};
 
 const AGREED: Duration = Duration::from_secs(1);
 
-/// Handshaken over a path whose PTO is longer than the agreed idle timeout.
+/// Creates a world after a handshake over a path whose PTO is longer than the negotiated idle timeout.
 fn far_apart() -> World {
     let mut setup = Setup::new();
     setup.client.idle_timeout = AGREED;
@@ -17,7 +17,7 @@ fn far_apart() -> World {
     world
 }
 
-/// How long the client lives once nothing reaches it any more.
+/// Returns how long the client lives when it receives nothing more.
 fn silence_until_the_end(world: &mut World) -> Duration {
     world.filter = Some(Box::new(|_, _| false));
     // What is on its way arrives, and is the last that does.
@@ -42,7 +42,7 @@ fn silence_until_the_end(world: &mut World) -> Duration {
 
 /// A timeout shorter than three PTOs would leave no time for a probe.
 #[test]
-fn silence_is_called_one_after_three_ptos_at_the_earliest() {
+fn idle_timeout_is_at_least_three_ptos() {
     let mut world = far_apart();
     let now = world.now;
     let rtt = world.client.connection().stats(now).min_rtt;
@@ -53,10 +53,10 @@ fn silence_is_called_one_after_three_ptos_at_the_earliest() {
     assert!(lived < Duration::from_secs(20), "{lived:?}");
 }
 
-/// The wait for three PTOs is of one silence. On a better path the agreed
-/// timeout holds again.
+/// The extension to three PTOs is for one period of silence. On a better path the negotiated timeout
+/// applies again.
 #[test]
-fn a_longer_wait_is_not_kept() {
+fn extended_idle_timeout_shrinks_again_on_a_better_path() {
     let mut world = far_apart();
     // Longer than agreed, shorter than three PTOs.
     world.filter = Some(Box::new(|_, _| false));

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::{Setup, World, path};
 use clearway_links::{Direction, Ecn, Packet};
 use clearway_quic::connection::PathStats;
 use clearway_quic::path::ecn::{EcnFailure, EcnState};
 use clearway_recovery::congestion::Algorithm;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, path};
 
 fn world(controller: Algorithm, spec: &str) -> World {
     let mut setup = Setup::new();
@@ -71,7 +71,7 @@ fn over_a_marking_queue(controller: Algorithm) -> (World, u64, u64) {
 }
 
 #[test]
-fn prague_fills_the_link_with_a_millisecond_of_queue() {
+fn prague_fills_link_with_a_millisecond_of_queue() {
     let (mut world, read, rtt) = over_a_marking_queue(Algorithm::Prague);
     let megabits = read * 8 / 10 / 1_000_000;
     let stats = server_path(&mut world);
@@ -93,7 +93,7 @@ fn prague_fills_the_link_with_a_millisecond_of_queue() {
 }
 
 #[test]
-fn packets_carry_the_codepoint_the_controller_asks_for() {
+fn packets_carry_ecn_codepoint_of_controller() {
     for (controller, mark) in [
         (Algorithm::Prague, Ecn::Ect1),
         (Algorithm::Cubic, Ecn::Ect0),
@@ -118,7 +118,7 @@ fn packets_carry_the_codepoint_the_controller_asks_for() {
 /// RFC 9000 §13.4.2: whatever a path does to the marks, the connection notices,
 /// stops marking and goes on.
 #[test]
-fn spoilt_marks_are_noticed_and_given_up() {
+fn altered_ecn_marks_disable_ecn() {
     type Change = fn(Ecn) -> Option<Ecn>;
     let spoilers: [(&str, Change, &[EcnFailure]); 4] = [
         (
@@ -170,7 +170,7 @@ fn spoilt_marks_are_noticed_and_given_up() {
 /// A client moves to where marked packets are dropped: the test of the new path
 /// finds that out by their losses.
 #[test]
-fn a_new_path_that_drops_marked_packets_is_found_out() {
+fn new_path_dropping_marked_packets_disables_ecn() {
     let mut world = world(Algorithm::Prague, "rate=50M delay=5ms queue=1000");
     world.handshake();
     let mut bulk = Bulk::begin(&mut world);
@@ -197,7 +197,7 @@ fn a_new_path_that_drops_marked_packets_is_found_out() {
 
 /// Exact to the nanosecond, for the connection and for each path.
 #[test]
-fn the_limits_sum_to_the_whole_life() {
+fn time_in_limits_sums_to_connection_lifetime() {
     let mut world = world(Algorithm::Cubic, "rate=50M delay=15ms queue=50");
     world.handshake();
     Bulk::begin(&mut world).run_for(&mut world, Duration::from_millis(1_234));

@@ -1,31 +1,28 @@
-//! Two ends in virtual time: what each file tests is in `../README.md`.
-
-mod common;
+//! Tests with two endpoints in virtual time. `../README.md` says what each file tests.
 
 mod ack_frequency;
 mod address;
 mod bbr;
 mod buffers;
-mod credit;
 mod death_spiral;
 mod determinism;
 mod early_data;
-mod explore;
 mod features;
+mod flow_control;
 mod handshake_loss;
 mod hostile;
 mod idle;
 mod idle_timeout;
 mod l4s;
+mod loss_response;
 mod migration;
-mod moving;
 mod operations;
-mod response;
+mod pitfalls;
 mod restart;
 mod shards;
 #[cfg(feature = "specimens")]
 mod specimens;
+mod spiral;
 mod streams;
 mod transfer;
-mod traps;
 mod worlds;

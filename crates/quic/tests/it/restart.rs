@@ -1,5 +1,5 @@
-//! A server that was killed and started again with the same secret: its clients
-//! learn at once that their connections are gone (RFC 9000 §10.3).
+//! A server that is restarted with the same secret: its clients learn at once that their connections are
+//! gone (RFC 9000 §10.3).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::stream::{Directionality, WriteError};
 
-use crate::common::{Setup, World, path};
+use clearway_testing::{Setup, World, path};
 
 const LINK: &str = "rate=20M delay=10ms queue=1000";
 
@@ -36,7 +36,7 @@ fn time_to_learn(world: &mut World) -> Duration {
 }
 
 #[test]
-fn a_client_that_sends_learns_within_a_round_trip() {
+fn sending_client_learns_of_restart_within_an_rtt() {
     let mut world = connected();
     let id = world.ask();
     let client = world.client.connection();
@@ -47,7 +47,7 @@ fn a_client_that_sends_learns_within_a_round_trip() {
 }
 
 #[test]
-fn a_client_that_only_pings_learns_within_a_round_trip() {
+fn pinging_client_learns_of_restart_within_an_rtt() {
     let mut world = connected();
     world.client.connection().ping();
     let time = time_to_learn(&mut world);
@@ -56,7 +56,7 @@ fn a_client_that_only_pings_learns_within_a_round_trip() {
 
 /// Everything that the client sent was acknowledged; it waits for an answer.
 #[test]
-fn a_client_that_waits_for_an_answer_learns_within_a_second() {
+fn waiting_client_learns_of_restart_within_a_second() {
     let mut world = connected();
     world.ask();
     world.run_for(Duration::from_millis(200));
@@ -65,7 +65,7 @@ fn a_client_that_waits_for_an_answer_learns_within_a_second() {
 }
 
 #[test]
-fn a_client_in_the_middle_of_a_download_learns_within_a_second() {
+fn downloading_client_learns_of_restart_within_a_second() {
     let mut world = connected();
     let id = world.ask();
     for _ in 0..20 {
@@ -83,7 +83,7 @@ fn a_client_in_the_middle_of_a_download_learns_within_a_second() {
 
 /// From the smallest that leaves room for a smaller answer.
 #[test]
-fn packets_of_every_size_are_answered_with_a_smaller_reset() {
+fn packet_of_any_size_gets_smaller_stateless_reset() {
     let mut world = connected();
     let sent = Rc::new(RefCell::new(Vec::new()));
     let sink = sent.clone();
@@ -119,7 +119,7 @@ fn packets_of_every_size_are_answered_with_a_smaller_reset() {
 /// RFC 9000 §10.3: any datagram that ends in the token is a stateless reset, as
 /// another implementation may write one.
 #[test]
-fn a_reset_is_known_whatever_its_first_bytes_look_like() {
+fn stateless_reset_is_recognised_whatever_its_first_bytes() {
     let form = |first: u8, version: [u8; 4], len: usize| {
         let mut bytes = vec![first; len];
         bytes[1..5].copy_from_slice(&version);
@@ -161,7 +161,7 @@ fn a_reset_is_known_whatever_its_first_bytes_look_like() {
 /// but an Initial packet of the old server's cannot know: the token by which it
 /// would is in the packets behind it.
 #[test]
-fn a_restart_during_the_handshake_is_learned_or_survived() {
+fn restart_during_handshake_is_detected_or_survived() {
     let (mut learned, mut survived, mut unaware) = (0, 0, 0);
     for half_millis in 0..130 {
         let mut world = World::new(Setup::new(), path(LINK, 1), 1);
@@ -198,9 +198,9 @@ fn a_restart_during_the_handshake_is_learned_or_survived() {
     assert!(unaware <= 2, "{unaware}");
 }
 
-/// The rate is of time: a pause earns no more than a second's worth.
+/// The limit is a rate: after a pause, at most the resets of one second are sent at once.
 #[test]
-fn resets_are_limited_by_time() {
+fn stateless_resets_are_rate_limited() {
     let mut setup = Setup::new();
     setup.limits.resets_per_second = 10;
     let mut world = World::new(setup, path(LINK, 1), 1);

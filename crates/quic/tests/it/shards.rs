@@ -1,4 +1,4 @@
-//! Several endpoints of one server, whose limits hold for all of them together.
+//! Several endpoints of one server, which share their limits.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use clearway_quic::connection::{Connection, EndpointEvent, Received};
 use clearway_quic::endpoint::{AdmissionControl, Arrival, Endpoint, Handle, Incoming, Limits};
 use clearway_quic::rng::Rng;
 
-use crate::common::{Setup, UNIX_ORIGIN, World, path};
-use crate::hostile::duel::first_flight;
+use crate::hostile::pair::first_flight;
+use clearway_testing::{Setup, UNIX_ORIGIN, World, path};
 
 const SHARDS: usize = 4;
 
@@ -95,7 +95,7 @@ fn received(ip: IpAddr) -> Received {
 }
 
 #[test]
-fn connections_are_bounded_over_all_shards_wherever_they_land() {
+fn connection_limit_holds_over_all_shards() {
     // Evenly, and all at one shard with the others taking what is left.
     for order in [[0, 1, 2, 3], [2, 2, 2, 1]] {
         let mut server = Server::new(|limits| limits.connections = 10);
@@ -120,7 +120,7 @@ fn connections_are_bounded_over_all_shards_wherever_they_land() {
 }
 
 #[test]
-fn handshakes_of_all_shards_lead_to_retry_and_refusal_together() {
+fn handshake_limits_hold_over_all_shards() {
     let mut server = Server::new(|limits| {
         limits.retry_above = 6;
         limits.per_source = 3;
@@ -145,7 +145,7 @@ fn handshakes_of_all_shards_lead_to_retry_and_refusal_together() {
 }
 
 #[test]
-fn client_that_waits_for_the_application_has_a_place_until_it_is_dropped() {
+fn pending_incoming_connection_counts_until_dropped() {
     let mut server = Server::new(|limits| limits.connections = 1);
     let Outcome::Incoming(incoming) = server.begin(0, ip(1)) else {
         panic!("there is a place");
@@ -157,7 +157,7 @@ fn client_that_waits_for_the_application_has_a_place_until_it_is_dropped() {
 }
 
 #[test]
-fn clients_of_a_shard_that_ends_count_no_longer() {
+fn connections_of_ended_shard_are_not_counted() {
     let mut server = Server::new(|limits| limits.connections = 8);
     for n in 0..8 {
         assert!(server.accepts(usize::from(n) % SHARDS, ip(n)), "{n}");
@@ -175,7 +175,7 @@ fn clients_of_a_shard_that_ends_count_no_longer() {
 }
 
 #[test]
-fn refusals_have_one_rate_over_all_shards() {
+fn refusal_rate_limit_holds_over_all_shards() {
     let mut server = Server::new(|limits| {
         limits.connections = 0;
         limits.refusals_per_second = 5;

@@ -1,17 +1,17 @@
-//! Known bugs through the whole transport: the symptom shows with the specimen
-//! and not without (feature `specimens`).
+//! Known bugs of other stacks in the whole transport (feature `specimens`): the symptom occurs with the
+//! specimen and not without it.
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::common::bulk::Bulk;
-use crate::common::spiral::{Clock, Run, Spiral, run_all, seeds};
-use crate::common::{Setup, World, path};
+use crate::spiral::{DeathSpiral, LossTiming, SpiralResult, run_all, seeds};
 use clearway_links::{Direction, Packet};
 use clearway_quic::connection::{Config, Counters};
 use clearway_quic::stream::Directionality;
 use clearway_recovery::specimens::Specimen;
+use clearway_testing::Bulk;
+use clearway_testing::{Setup, World, path};
 
 /// Seeds of each death-spiral case.
 const SEEDS: u64 = if cfg!(debug_assertions) { 12 } else { 50 };
@@ -36,10 +36,10 @@ fn counters(world: &mut World) -> Counters {
 
 /// How many of the seeds miss ten seconds, and how many are more than 20 round
 /// trips at the floor after the loss.
-fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
+fn spirals(specimen: Option<Specimen>, clock: LossTiming) -> (u64, usize, usize) {
     let seeds = seeds(SEEDS);
-    let cases: Vec<Spiral> = (0..seeds)
-        .map(|seed| Spiral {
+    let cases: Vec<DeathSpiral> = (0..seeds)
+        .map(|seed| DeathSpiral {
             server: server(specimen),
             ack_every: 2,
             jitter_us: 0,
@@ -49,7 +49,7 @@ fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
             seed,
         })
         .collect();
-    let runs: Vec<Run> = run_all(&cases, Spiral::run);
+    let runs: Vec<SpiralResult> = run_all(&cases, DeathSpiral::run);
     let late = runs.iter().filter(|run| run.time.is_none()).count();
     let pinned = runs.iter().filter(|run| run.rounds_at_floor > 20).count();
     let name = specimen.map_or("right", Specimen::name);
@@ -59,8 +59,8 @@ fn spirals(specimen: Option<Specimen>, clock: Clock) -> (u64, usize, usize) {
 
 /// The bug that this project began with.
 #[test]
-fn idle_from_last_send_dies_in_the_spiral() {
-    for clock in [Clock::Data, Clock::Flow] {
+fn idle_from_last_send_specimen_stalls_in_death_spiral() {
+    for clock in [LossTiming::Data, LossTiming::Flow] {
         let (seeds, late, pinned) = spirals(Some(Specimen::IdleFromLastSend), clock);
         assert!(
             late as u64 * 4 >= seeds,
@@ -77,8 +77,8 @@ fn idle_from_last_send_dies_in_the_spiral() {
 }
 
 #[test]
-fn epoch_clamped_to_now_dies_in_it_too() {
-    let (seeds, late, pinned) = spirals(Some(Specimen::EpochClampedToNow), Clock::Data);
+fn epoch_clamped_to_now_specimen_stalls_in_death_spiral() {
+    let (seeds, late, pinned) = spirals(Some(Specimen::EpochClampedToNow), LossTiming::Data);
     assert!(
         late as u64 * 4 >= seeds,
         "{late} of {seeds} miss ten seconds"
@@ -95,7 +95,7 @@ fn goodput(specimen: Option<Specimen>) -> f64 {
 }
 
 #[test]
-fn tokenbucket_startup_falls_below_a_megabit() {
+fn tokenbucket_startup_specimen_falls_below_a_megabit() {
     let wrong = goodput(Some(Specimen::TokenbucketStartup));
     assert!(wrong < 1.0, "{wrong:.2} Mbit/s");
     let right = goodput(None);
@@ -105,7 +105,7 @@ fn tokenbucket_startup_falls_below_a_megabit() {
 /// The world panics when its clock stands still while there is work: that is
 /// what a processor at 100 % looks like in virtual time.
 #[test]
-fn pacer_spin_keeps_the_processor_busy() {
+fn pacer_spin_specimen_wakes_without_end() {
     let run = |specimen| {
         let run = move || {
             let mut world = world(specimen, "rate=10M delay=15ms queue=25", 1);
@@ -123,7 +123,7 @@ fn pacer_spin_keeps_the_processor_busy() {
 /// The server's flight is lost and its credit used up, the client has nothing
 /// in flight: only its timer can go on (RFC 9002 §6.2.2.1).
 #[test]
-fn pto_unarmed_lets_handshakes_die() {
+fn pto_unarmed_specimen_fails_handshakes() {
     let completes = |specimen| {
         let mut setup = Setup::new();
         setup.client.specimen = specimen;
@@ -164,7 +164,7 @@ fn moved(mut world: World, bulk: impl FnOnce(&mut World)) -> World {
 /// Packets the server calls lost within two round trips of the client's move,
 /// of the 137 on their way.
 #[test]
-fn retransmit_all_sends_again_what_is_on_its_way() {
+fn retransmit_all_specimen_resends_data_in_flight() {
     let lost = |specimen| {
         let world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
         let mut bulk = None;
@@ -185,7 +185,7 @@ fn retransmit_all_sends_again_what_is_on_its_way() {
 
 /// A client uploads, and moves: its probes go out before an answer can come.
 #[test]
-fn migration_rtt_reset_probes_at_once() {
+fn migration_rtt_reset_specimen_sends_probe_at_once() {
     let probes = |specimen| {
         let mut setup = Setup::new();
         setup.client.specimen = specimen;
@@ -207,10 +207,9 @@ fn migration_rtt_reset_probes_at_once() {
     assert_eq!(probes(None), 0);
 }
 
-/// The books no longer balance: what the ledger holds is not what the paths
-/// count, and no timer is armed for it.
+/// The bytes in the ledger differ from those that the paths count, and no timer is armed for them.
 #[test]
-fn bif_desync_breaks_the_conservation_of_bytes_in_flight() {
+fn bif_desync_specimen_breaks_bytes_in_flight() {
     let balances = |specimen| {
         let world = world(specimen, "rate=20M delay=40ms queue=1000", 1);
         let mut world = moved(world, |world| {

@@ -1,10 +1,10 @@
-//! Very many tiny streams: what each costs does not depend on how many there are.
+//! Very many tiny streams: the cost of each does not depend on their number.
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, path};
 use clearway_quic::connection::{Connection, Event};
 use clearway_quic::stream::{Directionality, ReadError, StreamEvent, StreamId};
+use clearway_testing::{Setup, World, path};
 
 /// Reads what there is; true at the end of the stream.
 fn ends(connection: &mut Connection, id: StreamId) -> bool {
@@ -56,7 +56,7 @@ fn requests(total: u64, parallel: u64) -> Cost {
             say(client, id);
             asked += 1;
         }
-        for (_, events) in std::mem::take(&mut world.server.events) {
+        for (_, events) in std::mem::take(&mut world.server.app.events) {
             let server = world.server.connection();
             for event in events {
                 match event {
@@ -70,7 +70,7 @@ fn requests(total: u64, parallel: u64) -> Cost {
                 }
             }
         }
-        for (_, events) in std::mem::take(&mut world.client.events) {
+        for (_, events) in std::mem::take(&mut world.client.app.events) {
             let client = world.client.connection();
             for event in events {
                 if let Event::Stream(StreamEvent::Readable(id)) = event {
@@ -97,7 +97,7 @@ fn requests(total: u64, parallel: u64) -> Cost {
 }
 
 #[test]
-fn a_stream_costs_the_same_among_a_hundred_thousand() {
+fn cost_per_stream_is_constant_up_to_100000_streams() {
     let (few, many) = (requests(1_000, 1_000), requests(100_000, 65_535));
     for (cost, total, parallel) in [(&few, 1_000, 1_000), (&many, 100_000, 65_535)] {
         // A hundred requests or answers a datagram are few: each takes a dozen bytes.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_quic::connection::Event;
+use clearway_testing::{Setup, World, download, path};
 
 #[test]
-fn handshake_over_a_clean_path() {
+fn handshake_completes_on_clean_path() {
     let mut world = World::new(Setup::new(), path("rate=100M delay=5ms queue=250", 1), 1);
     world.handshake();
     let client = world.client.connection();
@@ -20,7 +20,7 @@ fn handshake_over_a_clean_path() {
 }
 
 #[test]
-fn ten_megabytes_at_line_rate() {
+fn ten_megabytes_arrive_at_line_rate() {
     let mut world = World::new(Setup::new(), path("rate=100M delay=5ms queue=250", 1), 1);
     world.handshake();
     let begin = world.now;
@@ -31,7 +31,7 @@ fn ten_megabytes_at_line_rate() {
 }
 
 #[test]
-fn ten_megabytes_under_loss_both_ways() {
+fn ten_megabytes_arrive_under_loss_both_ways() {
     let mut world = World::new(
         Setup::new(),
         path("rate=100M delay=5ms queue=250 loss=2%", 1),
@@ -44,6 +44,7 @@ fn ten_megabytes_under_loss_both_ways() {
     assert!(
         !world
             .client
+            .app
             .events
             .values()
             .flatten()

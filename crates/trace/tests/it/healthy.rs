@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
 use clearway_links::Direction;
 use clearway_quic::stream::Directionality;
 use clearway_recovery::congestion::Algorithm;
+use clearway_testing::{Setup, World, download, path};
 use clearway_trace::detect::{Detector, Finding, Profile, examine};
 use clearway_trace::event::{Event, EventData, Frame};
 use clearway_trace::{Breakdown, Recorder, Shared};

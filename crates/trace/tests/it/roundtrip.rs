@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Setup, World, download, path};
+use clearway_testing::{Setup, World, download, path};
 use clearway_trace::event::{Event, EventData, Role};
 use clearway_trace::qlog::{Description, Dialect, Problems, Reader, Writer};
 use clearway_trace::{Recorder, Shared, Sink, Tee};

@@ -94,22 +94,28 @@ const WRONG: [u8; 300] = {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_verified_to_the_last_byte() {
+async fn responses_are_verified_to_the_last_byte() {
     assert!(client_given(&SOUND[..300]).await.status.success());
     let wrong = complaint(&client_given(&WRONG).await);
     assert!(wrong.contains("wrong byte at offset 299"), "{wrong}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn short_and_long_answers_are_refused() {
+async fn short_and_long_responses_are_errors() {
     let short = complaint(&client_given(&SOUND[..299]).await);
-    assert!(short.contains("299 bytes came instead of 300"), "{short}");
+    assert!(
+        short.contains("received 299 bytes, expected 300"),
+        "{short}"
+    );
     let long = complaint(&client_given(&SOUND).await);
-    assert!(long.contains("more than 300 bytes came"), "{long}");
+    assert!(
+        long.contains("received more than the expected 300 bytes"),
+        "{long}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_without_a_whole_header_is_reset_and_no_more() {
+async fn request_with_an_incomplete_header_is_reset() {
     let server = Server::start(&[]);
     let endpoint = Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
     let config = client_config(server.certificates.path());

@@ -4,7 +4,7 @@ use crate::harness::{Server, certificates, client, complaint};
 use serde_json::{Value, json};
 
 #[test]
-fn a_download_is_whole_and_counted_by_both_sides() {
+fn download_is_complete_and_counted_by_both_sides() {
     let mut server = Server::start(&[]);
     let run = server.run(&["--bytes", "3000001"]);
     assert_eq!(run["peer"], "quinn");
@@ -29,7 +29,7 @@ fn an_empty_answer_is_an_answer() {
 }
 
 #[test]
-fn more_streams_than_may_be_open_at_once() {
+fn more_requests_than_the_stream_limit_are_completed() {
     let mut server = Server::start(&["--workers", "2"]);
     for parallel in ["300", "7"] {
         let run = server.run(&[
@@ -58,7 +58,7 @@ fn an_upload_arrives_before_the_answer() {
 }
 
 #[test]
-fn a_key_update_comes_on_top_of_quinns_own() {
+fn requested_key_update_is_added_to_those_of_quinn() {
     let mut server = Server::start(&[]);
     server.run(&["--bytes", "12000000"]);
     assert_eq!(server.closed()["key_updates"], 1, "quinn's own");
@@ -81,11 +81,11 @@ fn a_rebinding_moves_the_connection() {
 }
 
 #[test]
-fn interruptions_need_something_to_interrupt() {
+fn key_update_and_rebind_need_a_download() {
     let server = Server::start(&[]);
     for option in ["--key-update", "--rebind"] {
         let output = server.client(&["--bytes", "0", option]);
-        assert!(complaint(&output).contains("nothing to download"));
+        assert!(complaint(&output).contains("need a download"));
     }
 }
 
@@ -98,7 +98,7 @@ fn a_retry_is_seen_by_both_sides() {
 }
 
 #[test]
-fn a_second_connection_is_resumed() {
+fn second_connection_is_resumed() {
     let run = Server::start(&[]).run(&["--resume", "--bytes", "5000"]);
     assert_eq!(run["resumed"], true);
     assert_eq!(run["zero_rtt_accepted"], Value::Null);
@@ -142,7 +142,7 @@ fn without_early_data_the_second_connection_still_works() {
 }
 
 #[test]
-fn a_timed_run_fills_one_stream_until_the_clock_says_stop() {
+fn timed_run_downloads_on_one_stream_until_the_time_limit() {
     let mut server = Server::start(&["--window", "8000000"]);
     let run = server.run(&["--seconds", "0.3", "--window", "8000000"]);
     assert!(run["bytes"].as_u64().unwrap() > 0);
@@ -161,7 +161,7 @@ fn a_timed_run_of_small_requests_repeats_them() {
 }
 
 #[test]
-fn small_datagrams_and_large_buffers_are_taken() {
+fn small_datagrams_and_large_buffers_are_accepted() {
     let options = ["--payload", "1200", "--socket-buffer", "400000"];
     let run = Server::start(&options).run(&["--payload", "1200", "--socket-buffer", "400000"]);
     assert_eq!(run["bytes"], 1 << 20);
@@ -175,7 +175,7 @@ fn a_strangers_certificate_is_refused() {
 }
 
 #[test]
-fn a_silent_address_is_given_up() {
+fn connection_to_a_silent_address_times_out() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let output = client(&address, certificates().path(), &["--idle", "1"]);

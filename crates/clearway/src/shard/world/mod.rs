@@ -8,8 +8,6 @@
 
 mod app;
 mod events;
-#[path = "../../../../quic/tests/it/explore/mod.rs"]
-mod explore;
 mod fairness;
 mod invariants;
 mod peer;
@@ -31,7 +29,6 @@ use clearway_udp::{DatagramSocket, SteeringKey};
 
 use self::app::App;
 use self::events::Event;
-use self::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use self::peer::Peer;
 use self::socket::{Fault, MemorySocket};
 use super::manual_socket::{AsyncSocket, Readiness};
@@ -40,6 +37,7 @@ use crate::connection::Stage;
 use crate::endpoint::{EndpointShared, shard_parts};
 use crate::error::EndpointError;
 use crate::{ClientConfig, DevelopmentIdentity, ServerConfig};
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 const SERVER: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)),

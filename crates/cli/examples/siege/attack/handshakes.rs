@@ -170,7 +170,7 @@ impl Replays {
         let Ok(name) = ServerName::try_from("localhost") else {
             return;
         };
-        if self.sessions.known(&name).tickets > 0 {
+        if self.sessions.stored(&name).tickets > 0 {
             let flight = self.swarm.first_flight(&http3::get("/small"));
             self.flights.push(flight);
         } else if let Some(handle) = self.swarm.next_ready() {

@@ -4,7 +4,7 @@
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::crypto::{TAG_LEN, initial_keys};
-use clearway_quic::wire::header::{HeaderKind, OpenHeader, PartialHeader};
+use clearway_quic::wire::header::{HeaderKind, PartialHeader, UnprotectedHeader};
 use clearway_quic::wire::{Frame, Frames};
 
 use super::wire::put_varint;
@@ -60,7 +60,7 @@ pub(crate) fn open(original_dcid: &[u8], role: Role, datagram: &[u8]) -> Option<
     let keys = initial_keys(original_dcid, role);
     keys.remote
         .unprotect_header(&mut packet, header.number_at)?;
-    let opened = OpenHeader::read(&packet, header.number_at)?;
+    let opened = UnprotectedHeader::read(&packet, header.number_at)?;
     let number = opened.number.recover(None);
     let length = keys.remote.open(number, &mut packet, opened.header_len)?;
     Some(packet[opened.header_len..][..length].to_vec())

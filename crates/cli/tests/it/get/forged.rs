@@ -293,12 +293,12 @@ fn forged_retry_is_discarded_or_ends_the_download_with_a_printable_error() {
         (
             "a short token",
             16,
-            Error("original_destination_connection_id is not the one sent"),
+            Error("original_destination_connection_id does not match the first Initial"),
         ),
         (
             "the longest token that is taken",
             800,
-            Error("original_destination_connection_id is not the one sent"),
+            Error("original_destination_connection_id does not match the first Initial"),
         ),
         ("a token longer than is taken", 801, Content),
         ("a token that leaves no room", 1_170, Content),

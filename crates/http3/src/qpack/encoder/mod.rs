@@ -1,5 +1,5 @@
-//! The encoding side: fields go in, field sections and our encoder stream come
-//! out (RFC 9204 §2.1).
+//! The encoder: turns fields into field sections and instructions for our encoder stream (RFC 9204
+//! §2.1).
 
 mod outstanding;
 mod policy;
@@ -15,63 +15,63 @@ use super::line::{self, Reference};
 use super::prefix::Prefix;
 use super::static_table::{self, Match};
 use outstanding::{Outstanding, SentSection};
-use policy::{History, Worth};
-use table::{Hashes, Pins, Table};
+use policy::{History, IndexingPolicy};
+use table::{EncoderTable, EvictionBounds, FieldHashes};
 
-/// Encoder instructions kept for a peer that gives no credit to send them,
-/// bytes: beyond this nothing is inserted (RFC 9204 §2.1.3, §7.3).
-const MAX_UNSENT: usize = 16 << 10;
+/// Maximum bytes of encoder instructions kept for a peer that gives no credit to send them; beyond
+/// this nothing is inserted (RFC 9204 §2.1.3, §7.3).
+const MAX_UNSENT_INSTRUCTIONS: usize = 16 << 10;
 
-/// An entry takes no more than this share of the table.
+/// An entry may take at most this fraction of the table: a half.
 const LARGEST_SHARE: usize = 2;
 
-/// An entry for its name alone takes no more than this share.
+/// An entry for its name alone may take at most this fraction of the table: an eighth.
 const LARGEST_NAME_SHARE: usize = 8;
 
-/// Encodes field sections with a table it builds in the peer's decoder.
+/// Encodes field sections, and builds the dynamic table of the peer's decoder.
 #[derive(Debug)]
 pub struct Encoder {
-    /// What we would use of a table, bytes.
+    /// The largest table that we want to use, in bytes.
     wanted: usize,
-    /// The peer's `SETTINGS_QPACK_MAX_TABLE_CAPACITY`, bytes.
+    /// The peer's `SETTINGS_QPACK_MAX_TABLE_CAPACITY`, in bytes.
     max_capacity: u64,
-    table: Table,
+    table: EncoderTable,
     history: History,
     outstanding: Outstanding,
     /// The Known Received Count (RFC 9204 §2.1.4).
     known: u64,
     instructions: BytesMut,
-    /// The beginning of a decoder instruction.
+    /// An incomplete decoder instruction.
     unread: [u8; integer::MAX_LEN],
     unread_len: u8,
-    /// Cancellations received and not counted by anybody.
+    /// Stream cancellations received since they were last taken.
     cancellations: u32,
 }
 
 /// A section being encoded.
 #[derive(Debug)]
-struct Draft {
+struct SectionState {
     stream: u64,
     base: u64,
     /// The Required Insert Count so far.
     required: u64,
-    /// The smallest absolute index referred to so far.
+    /// The smallest absolute index that was referred to so far.
     lowest: u64,
-    /// References to the dynamic table are allowed at all.
-    may_refer: bool,
-    /// Those to entries the decoder may not have too, once that was asked.
-    may_risk: Option<bool>,
+    /// Whether references to the dynamic table are allowed.
+    may_reference: bool,
+    /// Whether the section may refer to entries that may not have arrived, once that is known.
+    may_block: Option<bool>,
 }
 
 impl Encoder {
-    /// An encoder that uses the static table alone, until the peer's SETTINGS
-    /// allow a dynamic one; of that it will use `max_capacity_wanted` bytes.
+    /// Creates an encoder. It uses only the static table until the peer's SETTINGS allow a dynamic
+    /// table, of which it uses at most `max_capacity_wanted` bytes.
     #[must_use]
     pub fn new(max_capacity_wanted: usize) -> Self {
         Self {
             wanted: max_capacity_wanted,
             max_capacity: 0,
-            table: Table::new(),
+            table: EncoderTable::new(),
             history: History::new(),
             outstanding: Outstanding::default(),
             known: 0,
@@ -82,13 +82,13 @@ impl Encoder {
         }
     }
 
-    /// The peer's settings (RFC 9204 §5), remembered or received: how large a
-    /// table its decoder keeps, in bytes, and how many streams may be blocked.
+    /// Sets the peer's limits from its SETTINGS, remembered or received (RFC 9204 §5): the maximum
+    /// size of its decoder's table, in bytes, and how many streams may be blocked.
     ///
     /// # Errors
     ///
-    /// `QPACK_DECODER_STREAM_ERROR` if a capacity was remembered for 0-RTT and
-    /// the one received is another (RFC 9204 §3.2.3).
+    /// `QPACK_DECODER_STREAM_ERROR` if the capacity differs from the one remembered for 0-RTT (RFC
+    /// 9204 §3.2.3).
     pub fn set_peer_limits(
         &mut self,
         max_table_capacity: u64,
@@ -99,7 +99,7 @@ impl Encoder {
             return Ok(());
         }
         if self.max_capacity > 0 {
-            return Err(ErrorCode::DecoderStreamError.because(Reason::CapacityChanged));
+            return Err(ErrorCode::DecoderStreamError.with_reason(Reason::CapacityChanged));
         }
         self.max_capacity = max_table_capacity;
         let capacity = usize::try_from(max_table_capacity)
@@ -112,45 +112,45 @@ impl Encoder {
         Ok(())
     }
 
-    /// Appends the encoded field section of `fields` for `stream_id`, to be sent
-    /// whole on that stream; what it inserts is in [`Self::instructions`].
+    /// Appends the encoded field section of `fields` for the stream `stream_id`, on which it must
+    /// be sent completely. What it inserts is in [`Self::instructions`].
     pub fn encode<'a>(
         &mut self,
         stream_id: u64,
         fields: impl IntoIterator<Item = FieldRef<'a>>,
         out: &mut Vec<u8>,
     ) {
-        let mut draft = Draft {
+        let mut section = SectionState {
             stream: stream_id,
             base: self.table.insert_count(),
             required: 0,
             lowest: u64::MAX,
-            may_refer: !self.outstanding.is_full(),
-            may_risk: None,
+            may_reference: !self.outstanding.is_full(),
+            may_block: None,
         };
         let begin = out.len();
-        // The prefix comes first, is known last, and mostly has two bytes.
+        // The prefix comes first, but is known last; it usually has two bytes.
         out.extend_from_slice(&[0; 2]);
         for field in fields {
-            self.line(&field, &mut draft, out);
+            self.line(&field, &mut section, out);
         }
-        let Draft {
+        let SectionState {
             base,
             required,
             lowest,
             ..
-        } = draft;
+        } = section;
         Prefix { required, base }.encode_over(begin, self.max_capacity, out);
         if required > 0 {
-            self.table.hold(lowest);
+            self.table.add_reference(lowest);
             self.outstanding
-                .sent(stream_id, SentSection { required, lowest }, self.known);
+                .on_sent(stream_id, SentSection { required, lowest }, self.known);
         }
     }
 
-    /// One field line: from the static table, from the dynamic one, inserted
-    /// there, or as a literal.
-    fn line(&mut self, field: &FieldRef<'_>, draft: &mut Draft, lines: &mut Vec<u8>) {
+    /// Encodes a field line: as an entry of the static or dynamic table, which may be inserted for
+    /// it, or as a literal.
+    fn line(&mut self, field: &FieldRef<'_>, section: &mut SectionState, lines: &mut Vec<u8>) {
         let static_name = match static_table::find(field.name, field.value) {
             Match::Field(index) if !field.sensitive => {
                 line::encode_indexed(lines, Reference::Static(index.into()));
@@ -159,42 +159,43 @@ impl Encoder {
             Match::Field(index) | Match::Name(index) => Some(index),
             Match::None => None,
         };
-        let worth = policy::worth(static_name, field);
+        let policy = policy::indexing_policy(static_name, field);
         let mut name = static_name.map(|index| Reference::Static(index.into()));
         if self.table.capacity() > 0 {
-            let hashes = Hashes::of(field.name, field.value);
-            if worth != Worth::Never
-                && let Some(absolute) = self.indexed(field, static_name, hashes, worth, draft)
+            let hashes = FieldHashes::of(field.name, field.value);
+            if policy != IndexingPolicy::Never
+                && let Some(absolute) = self.indexed(field, static_name, hashes, policy, section)
             {
-                line::encode_indexed(lines, Reference::dynamic(absolute, draft.base));
+                line::encode_indexed(lines, Reference::dynamic(absolute, section.base));
                 return;
             }
-            name = name.or_else(|| self.named(field, hashes, draft));
+            name = name.or_else(|| self.named(field, hashes, section));
         }
-        let sensitive = worth == Worth::Never;
+        let sensitive = policy == IndexingPolicy::Never;
         match name {
             Some(name) => line::encode_named(lines, name, field.value, sensitive),
             None => line::encode_literal(lines, field.name, field.value, sensitive),
         }
     }
 
-    /// An entry that is this field and may be referred to, inserted if it is
-    /// worth it.
+    /// Returns an entry with this name and value that may be referred to, and inserts it if the
+    /// policy allows.
     fn indexed(
         &mut self,
         field: &FieldRef<'_>,
         static_name: Option<u8>,
-        hashes: Hashes,
-        worth: Worth,
-        draft: &mut Draft,
+        hashes: FieldHashes,
+        policy: IndexingPolicy,
+        section: &mut SectionState,
     ) -> Option<u64> {
         let absolute = match self.table.find(hashes, field.name, field.value) {
             Some(absolute) if self.table.is_draining(absolute) => {
-                self.duplicate(absolute, draft).unwrap_or(absolute)
+                self.duplicate(absolute, section).unwrap_or(absolute)
             }
             Some(absolute) => absolute,
             None => {
-                let repeated = worth == Worth::AtOnce || self.history.note(hashes.field);
+                let repeated =
+                    policy == IndexingPolicy::Immediate || self.history.insert(hashes.field);
                 if !repeated {
                     return None;
                 }
@@ -204,59 +205,59 @@ impl Encoder {
                     static_name,
                     hashes,
                     self.table.capacity() / LARGEST_SHARE,
-                    draft,
+                    section,
                 )?
             }
         };
-        self.refer(absolute, draft)
+        self.reference(absolute, section)
     }
 
-    /// An entry that has this name and may be referred to. A name that came
-    /// before, with another value, gets one of its own.
+    /// Returns an entry with this name that may be referred to. A name that was sent before with
+    /// another value gets an entry of its own.
     fn named(
         &mut self,
         field: &FieldRef<'_>,
-        hashes: Hashes,
-        draft: &mut Draft,
+        hashes: FieldHashes,
+        section: &mut SectionState,
     ) -> Option<Reference> {
         let found = self.table.find_name(hashes, field.name);
         let absolute = match found.filter(|&absolute| !self.table.is_draining(absolute)) {
             Some(absolute) => absolute,
-            None if self.history.note(hashes.name) => {
-                let hashes = Hashes::of(field.name, b"");
+            None if self.history.insert(hashes.name) => {
+                let hashes = FieldHashes::of(field.name, b"");
                 let largest = self.table.capacity() / LARGEST_NAME_SHARE;
-                self.insert(field.name, b"", None, hashes, largest, draft)?
+                self.insert(field.name, b"", None, hashes, largest, section)?
             }
             None => return None,
         };
-        let absolute = self.refer(absolute, draft)?;
-        Some(Reference::dynamic(absolute, draft.base))
+        let absolute = self.reference(absolute, section)?;
+        Some(Reference::dynamic(absolute, section.base))
     }
 
-    /// Notes a reference to this entry if one may be made: without risk, or
-    /// where it may be taken (RFC 9204 §2.1.2).
-    fn refer(&self, absolute: u64, draft: &mut Draft) -> Option<u64> {
+    /// Adds a reference to this entry if that is allowed: if it cannot block the stream, or may
+    /// (RFC 9204 §2.1.2).
+    fn reference(&self, absolute: u64, section: &mut SectionState) -> Option<u64> {
         let outstanding = &self.outstanding;
-        let allowed = draft.may_refer
+        let allowed = section.may_reference
             && (absolute < self.known
-                || *draft
-                    .may_risk
-                    .get_or_insert_with(|| outstanding.may_risk(draft.stream)));
+                || *section
+                    .may_block
+                    .get_or_insert_with(|| outstanding.may_block(section.stream)));
         if !allowed {
             return None;
         }
-        draft.required = draft.required.max(absolute.saturating_add(1));
-        draft.lowest = draft.lowest.min(absolute);
+        section.required = section.required.max(absolute.saturating_add(1));
+        section.lowest = section.lowest.min(absolute);
         Some(absolute)
     }
 
-    /// Whether an entry of this size can be inserted now.
-    fn may_insert(&self, size: usize, draft: &Draft) -> bool {
-        let pins = Pins {
+    /// Returns whether an entry of this size can be inserted now.
+    fn may_insert(&self, size: usize, section: &SectionState) -> bool {
+        let bounds = EvictionBounds {
             known: self.known,
-            lowest: draft.lowest,
+            lowest: section.lowest,
         };
-        self.instructions.len() < MAX_UNSENT && self.table.has_room(size, pins)
+        self.instructions.len() < MAX_UNSENT_INSTRUCTIONS && self.table.has_room(size, bounds)
     }
 
     fn insert(
@@ -264,12 +265,12 @@ impl Encoder {
         name: &[u8],
         value: &[u8],
         static_name: Option<u8>,
-        hashes: Hashes,
+        hashes: FieldHashes,
         largest: usize,
-        draft: &Draft,
+        section: &SectionState,
     ) -> Option<u64> {
         let size = field::size(name, value);
-        if size > largest || !self.may_insert(size, draft) {
+        if size > largest || !self.may_insert(size, section) {
             return None;
         }
         let out = &mut self.instructions;
@@ -277,8 +278,8 @@ impl Encoder {
             instruction::encode_insert_named(out, NameReference::Static(index.into()), value);
             static_table::name(index.into())?
         } else if let Some(absolute) = self.table.find_name(hashes, name) {
-            // The entry may leave for this one (RFC 9204 §3.2.2).
-            let from_newest = self.table.below_newest(absolute)?;
+            // The referenced entry may be evicted for this one (RFC 9204 §3.2.2).
+            let from_newest = self.table.relative_index(absolute)?;
             instruction::encode_insert_named(out, NameReference::FromNewest(from_newest), value);
             self.table.get(absolute)?.0.clone()
         } else {
@@ -291,32 +292,32 @@ impl Encoder {
         )
     }
 
-    /// A fresh copy of an entry that is to leave (RFC 9204 §2.1.1.1).
-    fn duplicate(&mut self, absolute: u64, draft: &Draft) -> Option<u64> {
+    /// Inserts a duplicate of an entry that will be evicted soon (RFC 9204 §2.1.1.1).
+    fn duplicate(&mut self, absolute: u64, section: &SectionState) -> Option<u64> {
         let (name, value, hashes) = self.table.get(absolute)?;
-        if !self.may_insert(field::size(name, value), draft) {
+        if !self.may_insert(field::size(name, value), section) {
             return None;
         }
         let (name, value) = (name.clone(), value.clone());
-        let from_newest = self.table.below_newest(absolute)?;
+        let from_newest = self.table.relative_index(absolute)?;
         instruction::encode_duplicate(&mut self.instructions, from_newest);
         Some(self.table.insert(name, value, hashes))
     }
 
-    /// What is to be written on our encoder stream, whole instructions, in
-    /// order. Before the peer's SETTINGS allow a table it is empty.
+    /// Returns the bytes to write on our encoder stream: complete instructions, in order. Empty
+    /// until the peer's SETTINGS allow a table.
     pub fn instructions(&mut self) -> &mut BytesMut {
         &mut self.instructions
     }
 
-    /// Takes what came next on the peer's decoder stream, cut anywhere.
+    /// Processes the next bytes of the peer's decoder stream, split anywhere.
     ///
     /// # Errors
     ///
-    /// `QPACK_DECODER_STREAM_ERROR` if it acknowledges what was never sent.
+    /// `QPACK_DECODER_STREAM_ERROR` if it acknowledges what was not sent.
     pub fn on_decoder_stream(&mut self, bytes: &[u8]) -> Result<(), QpackError> {
         self.acknowledgments(bytes)
-            .map_err(|reason| ErrorCode::DecoderStreamError.because(reason))
+            .map_err(|reason| ErrorCode::DecoderStreamError.with_reason(reason))
     }
 
     fn acknowledgments(&mut self, mut bytes: &[u8]) -> Result<(), Reason> {
@@ -325,7 +326,7 @@ impl Encoder {
                 return Ok(());
             };
             bytes = rest;
-            // An integer is whole or refused before this is full.
+            // An integer is complete or rejected before this is full.
             let Some(slot) = self.unread.get_mut(usize::from(self.unread_len)) else {
                 return Err(Reason::IntegerTooLarge);
             };
@@ -335,7 +336,7 @@ impl Encoder {
             match DecoderInstruction::decode(unread.unwrap_or_default(), 0) {
                 Ok((instruction, _)) => {
                     self.unread_len = 0;
-                    self.obey(instruction)?;
+                    self.process_instruction(instruction)?;
                 }
                 Err(Reason::Truncated) => {}
                 Err(reason) => return Err(reason),
@@ -346,7 +347,7 @@ impl Encoder {
             match DecoderInstruction::decode(bytes, at) {
                 Ok((instruction, end)) => {
                     at = end;
-                    self.obey(instruction)?;
+                    self.process_instruction(instruction)?;
                 }
                 Err(Reason::Truncated) => {
                     let rest = bytes.get(at..).unwrap_or_default();
@@ -362,19 +363,19 @@ impl Encoder {
         Ok(())
     }
 
-    fn obey(&mut self, instruction: DecoderInstruction) -> Result<(), Reason> {
+    fn process_instruction(&mut self, instruction: DecoderInstruction) -> Result<(), Reason> {
         match instruction {
             DecoderInstruction::SectionAcknowledgment(stream) => {
                 let section = self
                     .outstanding
-                    .acknowledged(stream)
+                    .on_acknowledged(stream)
                     .ok_or(Reason::NothingToAcknowledge)?;
-                self.table.release(section.lowest);
-                self.received(section.required);
+                self.table.remove_reference(section.lowest);
+                self.on_received(section.required);
             }
             DecoderInstruction::StreamCancellation(stream) => {
                 self.cancellations = self.cancellations.saturating_add(1);
-                self.forget(stream);
+                self.on_cancelled(stream);
             }
             DecoderInstruction::InsertCountIncrement(0) => return Err(Reason::ZeroIncrement),
             DecoderInstruction::InsertCountIncrement(more) => {
@@ -382,45 +383,42 @@ impl Encoder {
                 if known > self.table.insert_count() {
                     return Err(Reason::IncrementPastInserted);
                 }
-                self.received(known);
+                self.on_received(known);
             }
         }
         Ok(())
     }
 
-    fn received(&mut self, known: u64) {
+    fn on_received(&mut self, known: u64) {
         if known > self.known {
             self.known = known;
-            self.outstanding.received(known);
+            self.outstanding.on_received(known);
         }
     }
 
-    fn forget(&mut self, stream: u64) {
-        for section in self.outstanding.cancelled(stream) {
-            self.table.release(section.lowest);
+    fn on_cancelled(&mut self, stream: u64) {
+        for section in self.outstanding.on_cancelled(stream) {
+            self.table.remove_reference(section.lowest);
         }
     }
 
-    /// Forgets the sections of a stream of which the peer will never see a byte,
-    /// nor a reset. One it saw anything of is its to acknowledge or cancel, also
-    /// if we reset it (RFC 9204 §2.2.2.2).
+    /// Drops the sections of a stream of which the peer will never see a byte, nor a reset. If it
+    /// saw anything of the stream, the peer acknowledges or cancels it, even if we reset it (RFC
+    /// 9204 §2.2.2.2).
     pub fn cancel(&mut self, stream_id: u64) {
-        self.forget(stream_id);
+        self.on_cancelled(stream_id);
     }
 
-    /// Cancellations on the decoder stream since the last call: any stream may be
+    /// Returns how many stream cancellations were received since the last call. Any stream may be
     /// cancelled at any time (RFC 9204 §2.2.2.2).
-    pub fn take_cancellations(&mut self) -> u64 {
+    pub(crate) fn take_cancellations(&mut self) -> u64 {
         std::mem::take(&mut self.cancellations).into()
     }
 
-    /// Bytes held: the table and its indices, unacknowledged sections, unsent
-    /// instructions.
+    /// Returns the memory in use, in bytes: the table and its indices, unacknowledged sections,
+    /// unsent instructions.
     #[must_use]
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
-    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.table.memory()
@@ -429,9 +427,9 @@ impl Encoder {
             + self.instructions.capacity()
     }
 
-    /// Gives back room that holds nothing, and forgets which fields were sent
-    /// lately: what is in the table stays.
-    pub fn release(&mut self) {
+    /// Releases unused capacity, and forgets which fields were sent recently. Entries in the table
+    /// stay.
+    pub(crate) fn release(&mut self) {
         self.table.shrink();
         self.history = History::new();
         if self.instructions.is_empty() {
@@ -451,7 +449,7 @@ impl Encoder {
     }
 
     #[cfg(test)]
-    pub(super) fn known_received(&self) -> u64 {
+    pub(super) fn known_received_count(&self) -> u64 {
         self.known
     }
 }

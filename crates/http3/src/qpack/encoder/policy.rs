@@ -1,24 +1,24 @@
-//! What is worth an entry in the dynamic table (RFC 9204 §7.1).
+//! The policy for inserting fields in the dynamic table (RFC 9204 §7.1).
 
 use crate::qpack::field::FieldRef;
 use crate::qpack::static_table;
 
-/// What to do with a field that no table has.
+/// Whether to insert a field that is in no table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worth {
-    /// Neither insert it nor let others do (RFC 9204 §7.1.3).
+pub(super) enum IndexingPolicy {
+    /// Never insert it, and mark it so for intermediaries (RFC 9204 §7.1.3).
     Never,
-    /// It will come again: insert it at once.
-    AtOnce,
-    /// Insert it if it came before.
-    Repeated,
+    /// Insert it immediately, because it will probably be sent again.
+    Immediate,
+    /// Insert it if it was sent before.
+    IfRepeated,
 }
 
-/// Cookies shorter than this are guessed too easily (RFC 9204 §7.1.3, bytes).
+/// Cookies shorter than this, in bytes, are too easy to guess (RFC 9204 §7.1.3).
 const SHORT_COOKIE: usize = 20;
 
-/// Static table indices of names whose values stay the same over a connection.
-const STEADY_INDICES: [u8; 26] = [
+/// Static table indices of names whose values usually stay the same over a connection.
+const STABLE_INDICES: [u8; 26] = [
     0,  // :authority
     15, // :method
     22, // :scheme
@@ -47,31 +47,31 @@ const STEADY_INDICES: [u8; 26] = [
     97, // x-frame-options
 ];
 
-/// [`STEADY_INDICES`] by index.
+/// [`STABLE_INDICES`] by index.
 #[expect(
     clippy::indexing_slicing,
     reason = "done while compiling, which fails if it panics"
 )]
-static STEADY: [bool; static_table::LEN] = {
-    let mut steady = [false; static_table::LEN];
+static STABLE: [bool; static_table::LEN] = {
+    let mut stable = [false; static_table::LEN];
     let mut at = 0;
-    while at < STEADY_INDICES.len() {
-        steady[STEADY_INDICES[at] as usize] = true;
+    while at < STABLE_INDICES.len() {
+        stable[STABLE_INDICES[at] as usize] = true;
         at += 1;
     }
-    steady
+    stable
 };
 
 const COOKIE: u8 = 5;
 const SET_COOKIE: u8 = 14;
 const AUTHORIZATION: u8 = 84;
 
-fn is_steady(index: u8) -> bool {
-    STEADY.get(usize::from(index)) == Some(&true)
+fn is_stable(index: u8) -> bool {
+    STABLE.get(usize::from(index)) == Some(&true)
 }
 
-/// What a field is worth; `name` is the static table's first index of its name.
-pub(super) fn worth(name: Option<u8>, field: &FieldRef<'_>) -> Worth {
+/// Returns the policy for a field. `name` is the static table's first index of its name.
+pub(super) fn indexing_policy(name: Option<u8>, field: &FieldRef<'_>) -> IndexingPolicy {
     let secret = match name {
         Some(AUTHORIZATION | SET_COOKIE) => true,
         Some(COOKIE) => field.value.len() < SHORT_COOKIE,
@@ -79,16 +79,16 @@ pub(super) fn worth(name: Option<u8>, field: &FieldRef<'_>) -> Worth {
         None => field.name == b"proxy-authorization",
     };
     if field.sensitive || secret {
-        Worth::Never
-    } else if name.is_some_and(is_steady) {
-        Worth::AtOnce
+        IndexingPolicy::Never
+    } else if name.is_some_and(is_stable) {
+        IndexingPolicy::Immediate
     } else {
-        Worth::Repeated
+        IndexingPolicy::IfRepeated
     }
 }
 
-/// What was encoded lately, to know what is repeated: hashes, each in the slot
-/// its low bits name, the newest of each slot.
+/// The fields that were encoded recently, to detect repetitions. Each hash is in the slot of its
+/// low bits, which keeps the newest.
 #[derive(Debug)]
 pub(super) struct History {
     slots: Box<[u64]>,
@@ -97,15 +97,15 @@ pub(super) struct History {
 const SLOTS: usize = 128;
 
 impl History {
-    /// Remembers nothing until it is used.
+    /// Creates an empty history, which allocates on first use.
     pub(super) fn new() -> Self {
         Self {
             slots: Box::default(),
         }
     }
 
-    /// Whether this hash was noted lately; it is from now on.
-    pub(super) fn note(&mut self, hash: u64) -> bool {
+    /// Inserts a hash. Returns whether it was there already.
+    pub(super) fn insert(&mut self, hash: u64) -> bool {
         if self.slots.is_empty() {
             self.slots = vec![0; SLOTS].into();
         }
@@ -123,18 +123,18 @@ mod tests {
     use super::*;
     use crate::qpack::static_table::Match;
 
-    fn judged(name: &str, value: &str) -> Worth {
+    fn policy_for(name: &str, value: &str) -> IndexingPolicy {
         let field = FieldRef::new(name.as_bytes(), value.as_bytes());
         let index = match static_table::find(field.name, b"\x01") {
             Match::Field(index) | Match::Name(index) => Some(index),
             Match::None => None,
         };
-        worth(index, &field)
+        indexing_policy(index, &field)
     }
 
     #[test]
-    fn names_as_meant() {
-        let steady = [
+    fn stable_names_are_inserted_immediately_and_others_if_repeated() {
+        let stable = [
             ":authority",
             ":method",
             ":scheme",
@@ -162,9 +162,9 @@ mod tests {
             "user-agent",
             "x-frame-options",
         ];
-        assert_eq!(steady.len(), STEADY_INDICES.len());
-        for name in steady {
-            assert_eq!(judged(name, "v"), Worth::AtOnce, "{name}");
+        assert_eq!(stable.len(), STABLE_INDICES.len());
+        for name in stable {
+            assert_eq!(policy_for(name, "v"), IndexingPolicy::Immediate, "{name}");
         }
         for name in [
             ":path",
@@ -174,7 +174,7 @@ mod tests {
             "x-request-id",
             "referer",
         ] {
-            assert_eq!(judged(name, "v"), Worth::Repeated, "{name}");
+            assert_eq!(policy_for(name, "v"), IndexingPolicy::IfRepeated, "{name}");
         }
     }
 
@@ -186,26 +186,29 @@ mod tests {
             "set-cookie",
             "cookie",
         ] {
-            assert_eq!(judged(name, "short"), Worth::Never, "{name}");
+            assert_eq!(policy_for(name, "short"), IndexingPolicy::Never, "{name}");
         }
         assert_eq!(
-            judged("cookie", "session=0123456789abcdef"),
-            Worth::Repeated
+            policy_for("cookie", "session=0123456789abcdef"),
+            IndexingPolicy::IfRepeated
         );
         let field = FieldRef {
             sensitive: true,
             ..FieldRef::new(b"user-agent", b"v")
         };
-        assert_eq!(worth(Some(95), &field), Worth::Never);
+        assert_eq!(indexing_policy(Some(95), &field), IndexingPolicy::Never);
     }
 
     #[test]
-    fn the_second_time_is_a_repetition() {
+    fn hash_is_found_until_its_slot_is_reused() {
         let mut history = History::new();
         assert_eq!(history.memory(), 0);
-        assert!(!history.note(7));
-        assert!(history.note(7));
-        assert!(!history.note(7 + SLOTS as u64), "another in the same slot");
-        assert!(!history.note(7), "which displaced the first");
+        assert!(!history.insert(7));
+        assert!(history.insert(7));
+        assert!(
+            !history.insert(7 + SLOTS as u64),
+            "another in the same slot"
+        );
+        assert!(!history.insert(7), "which displaced the first");
     }
 }

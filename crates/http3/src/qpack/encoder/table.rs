@@ -1,5 +1,4 @@
-//! The encoder's view of the dynamic table: finding entries by content, and
-//! knowing which may leave.
+//! The encoder's dynamic table: finding entries by content, and checking which may be evicted.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -11,36 +10,35 @@ use crate::memory;
 use crate::qpack::dynamic_table::{DynamicTable, Entry};
 use crate::qpack::field;
 
-/// Entries in the oldest eighth of the table are draining: no longer referred
-/// to, so that they can leave (RFC 9204 §2.1.1.1).
+/// Entries in the oldest eighth of the table are draining: they get no new references, so that they
+/// can be evicted (RFC 9204 §2.1.1.1).
 const DRAINING_SHARE: usize = 8;
 
-/// What the encoder knows of an entry.
+/// The encoder's metadata of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Note {
-    hashes: Hashes,
-    /// Bytes that were inserted before it, ever.
-    begin: u64,
-    /// Outstanding sections of which this is the oldest entry.
-    holds: u32,
+pub(super) struct EntryMeta {
+    hashes: FieldHashes,
+    /// Total bytes inserted before this entry.
+    inserted_before: u64,
+    /// How many unacknowledged sections have this as their oldest entry.
+    references: u32,
 }
 
-/// A field's hashes. The seed is fixed: two fields of one hash displace each
-/// other in the index, which costs compression, never correctness, and no more
-/// time than the index has entries.
+/// The hashes of a field. The seed is fixed: fields with equal hashes displace each other in the
+/// index, which costs compression, but never correctness or more time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hashes {
+pub(super) struct FieldHashes {
     pub(super) name: u64,
     pub(super) field: u64,
 }
 
-impl Hashes {
+impl FieldHashes {
     pub(super) fn of(name: &[u8], value: &[u8]) -> Self {
         let mut hasher = FixedState::default().build_hasher();
         hasher.write(name);
         let name = hasher.finish();
         hasher.write(value);
-        // A field of empty value is not its name.
+        // The hash of a field with an empty value must differ from that of its name.
         Self {
             name,
             field: !hasher.finish(),
@@ -48,27 +46,27 @@ impl Hashes {
     }
 }
 
-/// What may not leave, besides what outstanding sections refer to.
+/// The entries that may not be evicted, besides those that unacknowledged sections refer to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pins {
-    /// The Known Received Count: entries from here on.
+pub(super) struct EvictionBounds {
+    /// Entries from the Known Received Count on.
     pub(super) known: u64,
-    /// The lowest entry the section being encoded refers to: from here on.
+    /// Entries from the lowest one on that the current section refers to.
     pub(super) lowest: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Table {
-    entries: DynamicTable<Note>,
-    /// The newest entry with this field, by hash.
+pub(super) struct EncoderTable {
+    entries: DynamicTable<EntryMeta>,
+    /// The newest entry with a name and value, by hash.
     fields: FxHashMap<u64, u64>,
-    /// An entry with this name, by hash.
+    /// An entry with a name, by hash.
     names: FxHashMap<u64, u64>,
-    /// Bytes inserted, ever.
+    /// Total bytes inserted.
     inserted: u64,
 }
 
-impl Table {
+impl EncoderTable {
     pub(super) fn new() -> Self {
         Self {
             entries: DynamicTable::new(),
@@ -78,7 +76,7 @@ impl Table {
         }
     }
 
-    /// Sets the first capacity, and the only one above zero.
+    /// Sets the capacity, once.
     pub(super) fn set_capacity(&mut self, capacity: usize) {
         self.entries.set_capacity(capacity);
     }
@@ -91,45 +89,45 @@ impl Table {
         self.entries.insert_count()
     }
 
-    /// An absolute index as one from the newest entry down (RFC 9204 §3.2.5); `None` if
-    /// there is no such entry yet.
-    pub(super) fn below_newest(&self, absolute: u64) -> Option<u64> {
+    /// Converts an absolute index to one relative to the newest entry (RFC 9204 §3.2.5). Returns
+    /// `None` if there is no such entry yet.
+    pub(super) fn relative_index(&self, absolute: u64) -> Option<u64> {
         self.insert_count().checked_sub(1)?.checked_sub(absolute)
     }
 
-    /// The newest entry that is this field.
-    pub(super) fn find(&self, hashes: Hashes, name: &[u8], value: &[u8]) -> Option<u64> {
+    /// Returns the newest entry with this name and value.
+    pub(super) fn find(&self, hashes: FieldHashes, name: &[u8], value: &[u8]) -> Option<u64> {
         let &absolute = self.fields.get(&hashes.field)?;
         let entry = self.entries.get(absolute)?;
         (entry.name == name && entry.value == value).then_some(absolute)
     }
 
-    /// An entry that has this name.
-    pub(super) fn find_name(&self, hashes: Hashes, name: &[u8]) -> Option<u64> {
+    /// Returns an entry with this name.
+    pub(super) fn find_name(&self, hashes: FieldHashes, name: &[u8]) -> Option<u64> {
         let &absolute = self.names.get(&hashes.name)?;
         let entry = self.entries.get(absolute)?;
         (entry.name == name).then_some(absolute)
     }
 
-    /// The name and value of an entry, with its hashes.
-    pub(super) fn get(&self, absolute: u64) -> Option<(&Bytes, &Bytes, Hashes)> {
+    /// Returns the name, the value and the hashes of an entry.
+    pub(super) fn get(&self, absolute: u64) -> Option<(&Bytes, &Bytes, FieldHashes)> {
         let entry = self.entries.get(absolute)?;
-        Some((&entry.name, &entry.value, entry.note.hashes))
+        Some((&entry.name, &entry.value, entry.meta.hashes))
     }
 
-    /// Whether this entry should be left alone, to leave soon.
+    /// Returns whether an entry should get no new references, because it will be evicted soon.
     pub(super) fn is_draining(&self, absolute: u64) -> bool {
         let capacity = self.capacity();
         let Some(entry) = self.entries.get(absolute) else {
             return true;
         };
-        let since = self.inserted.saturating_sub(entry.note.begin);
+        let since = self.inserted.saturating_sub(entry.meta.inserted_before);
         since > capacity.saturating_sub(capacity / DRAINING_SHARE) as u64
     }
 
-    /// Whether an entry of this size can be inserted: what has to leave for it is
-    /// acknowledged and not referred to (RFC 9204 §2.1.1).
-    pub(super) fn has_room(&self, size: usize, pins: Pins) -> bool {
+    /// Returns whether an entry of this size can be inserted: whether the entries to evict for it
+    /// are acknowledged and not referred to (RFC 9204 §2.1.1).
+    pub(super) fn has_room(&self, size: usize, bounds: EvictionBounds) -> bool {
         let Some(most) = self.capacity().checked_sub(size) else {
             return false;
         };
@@ -139,7 +137,7 @@ impl Table {
             let Some(entry) = self.entries.get(oldest) else {
                 return false;
             };
-            if entry.note.holds > 0 || oldest >= pins.known.min(pins.lowest) {
+            if entry.meta.references > 0 || oldest >= bounds.known.min(bounds.lowest) {
                 return false;
             }
             left = left.saturating_sub(entry.size());
@@ -148,23 +146,24 @@ impl Table {
         true
     }
 
-    /// Inserts an entry there is room for, and says its absolute index.
-    pub(super) fn insert(&mut self, name: Bytes, value: Bytes, hashes: Hashes) -> u64 {
+    /// Inserts an entry for which there is room, and returns its absolute index.
+    pub(super) fn insert(&mut self, name: Bytes, value: Bytes, hashes: FieldHashes) -> u64 {
         let size = field::size(&name, &value);
         let most = self.capacity().saturating_sub(size);
         while self.entries.size() > most {
             self.evict();
         }
         let absolute = self.entries.insert_count();
-        let note = Note {
+        let meta = EntryMeta {
             hashes,
-            begin: self.inserted,
-            holds: 0,
+            inserted_before: self.inserted,
+            references: 0,
         };
-        self.entries.push(Entry { name, value, note });
+        self.entries.push(Entry { name, value, meta });
         self.inserted = self.inserted.saturating_add(size as u64);
         self.fields.insert(hashes.field, absolute);
-        // An older name is more likely to be acknowledged, a draining one of no use.
+        // An older entry with the name is more likely to be acknowledged, but a draining one is of
+        // no use.
         let older = self.names.get(&hashes.name);
         if older.is_none_or(|&older| self.is_draining(older)) {
             self.names.insert(hashes.name, absolute);
@@ -177,7 +176,7 @@ impl Table {
         let Some(entry) = self.entries.evict() else {
             return;
         };
-        let Hashes { name, field } = entry.note.hashes;
+        let FieldHashes { name, field } = entry.meta.hashes;
         if self.fields.get(&field) == Some(&absolute) {
             self.fields.remove(&field);
         }
@@ -186,33 +185,30 @@ impl Table {
         }
     }
 
-    /// An outstanding section refers to this entry and to none older.
-    pub(super) fn hold(&mut self, lowest: u64) {
+    /// Notes that an unacknowledged section has this as its oldest entry.
+    pub(super) fn add_reference(&mut self, lowest: u64) {
         if let Some(entry) = self.entries.get_mut(lowest) {
-            entry.note.holds = entry.note.holds.saturating_add(1);
+            entry.meta.references = entry.meta.references.saturating_add(1);
         }
     }
 
-    /// That section is outstanding no more.
-    pub(super) fn release(&mut self, lowest: u64) {
+    /// Notes that this section is no longer unacknowledged.
+    pub(super) fn remove_reference(&mut self, lowest: u64) {
         if let Some(entry) = self.entries.get_mut(lowest) {
-            entry.note.holds = entry.note.holds.saturating_sub(1);
+            entry.meta.references = entry.meta.references.saturating_sub(1);
         }
     }
 
-    /// Gives back room for entries there are not.
+    /// Releases unused capacity.
     pub(super) fn shrink(&mut self) {
         self.entries.shrink();
         self.fields.shrink_to_fit();
         self.names.shrink_to_fit();
     }
 
-    #[expect(
-        clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
-    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     pub(super) fn memory(&self) -> usize {
-        self.entries.memory() + memory::table(&self.fields) + memory::table(&self.names)
+        self.entries.memory() + memory::hash_table(&self.fields) + memory::hash_table(&self.names)
     }
 
     #[cfg(test)]

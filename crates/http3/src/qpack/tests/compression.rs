@@ -1,9 +1,9 @@
-//! What the encoder makes of its table: sizes, insertions, evictions.
+//! How the encoder uses its table: sizes, insertions, evictions.
 
 use super::{field, fields};
 use crate::qpack::{Decoder, Encoder, Field};
 
-/// Both sides, all streams arriving at once.
+/// An encoder and a decoder, without delays.
 struct Pair {
     encoder: Encoder,
     decoder: Decoder,
@@ -21,7 +21,7 @@ impl Pair {
         }
     }
 
-    /// Bytes of the section and of instructions.
+    /// Returns the length of the section and of the instructions.
     fn send(&mut self, list: &[Field]) -> (usize, usize) {
         let mut section = Vec::new();
         self.stream += 4;
@@ -65,10 +65,10 @@ fn request(path: &str, id: &str) -> Vec<Field> {
 }
 
 #[test]
-fn a_request_like_the_last_is_a_few_bytes() {
+fn repeated_request_takes_few_bytes() {
     let mut pair = Pair::new(4096, 16);
     let (first, inserted) = pair.send(&request("/a", "000001"));
-    assert!(inserted > 60, "the steady fields go in at once: {inserted}");
+    assert!(inserted > 60, "the stable fields go in at once: {inserted}");
     let (second, named) = pair.send(&request("/b", "000002"));
     assert!(named > 0 && second < first, "the name that came again");
     let (third, nothing) = pair.send(&request("/c", "000003"));
@@ -81,7 +81,7 @@ fn a_request_like_the_last_is_a_few_bytes() {
 }
 
 #[test]
-fn without_blocking_it_takes_an_acknowledgment() {
+fn entries_are_used_after_acknowledgment_if_blocking_is_not_allowed() {
     let mut pair = Pair::new(4096, 0);
     let (first, inserted) = pair.send(&request("/", "1"));
     assert!(inserted > 60 && first > 60, "inserted, and literal for now");
@@ -90,7 +90,7 @@ fn without_blocking_it_takes_an_acknowledgment() {
 }
 
 #[test]
-fn secrets_stay_out_of_the_table() {
+fn sensitive_values_are_not_inserted() {
     let mut pair = Pair::new(4096, 16);
     let token = Field {
         sensitive: true,
@@ -109,16 +109,20 @@ fn secrets_stay_out_of_the_table() {
         .iter()
         .map(|(_, name, value)| (&name[..], &value[..]))
         .collect();
-    assert_eq!(named, [(&b"x-token"[..], &b""[..])], "a name is no secret");
+    assert_eq!(
+        named,
+        [(&b"x-token"[..], &b""[..])],
+        "only the name is inserted"
+    );
 }
 
 #[test]
-fn a_field_in_use_outlives_the_table() {
+fn field_in_use_is_duplicated_before_its_eviction() {
     let mut pair = Pair::new(512, 16);
-    let steady = field("user-agent", "always the same");
+    let stable = field("user-agent", "always the same");
     for round in 0..200 {
         let passing = field("server", &format!("version {round}"));
-        let (section, _) = pair.send(&[steady.clone(), passing]);
+        let (section, _) = pair.send(&[stable.clone(), passing]);
         assert!(section <= 4, "{section} in round {round}");
     }
     assert!(
@@ -129,7 +133,7 @@ fn a_field_in_use_outlives_the_table() {
 }
 
 #[test]
-fn nothing_leaves_that_is_referred_to() {
+fn referenced_entries_are_not_evicted() {
     // Room for two entries of 39 bytes.
     let mut encoder = Encoder::new(80);
     encoder.set_peer_limits(80, 16).unwrap();
@@ -149,19 +153,19 @@ fn nothing_leaves_that_is_referred_to() {
         );
     }
     assert_eq!(held(&encoder), [(0, "a".into()), (1, "b".into())]);
-    // Received is not enough: a section still refers to it.
+    // That it was received is not enough: a section still refers to it.
     encoder.on_decoder_stream(&[0x02]).unwrap();
     encoder.encode(80, [field("server", "h").as_ref()], &mut out);
     assert_eq!(held(&encoder), [(0, "a".into()), (1, "b".into())]);
-    // That of stream 0, processed.
+    // The section of stream 0 is acknowledged.
     encoder.on_decoder_stream(&[0x80]).unwrap();
     encoder.encode(84, [field("server", "i").as_ref()], &mut out);
     assert_eq!(held(&encoder), [(1, "b".into()), (2, "i".into())]);
-    // That of stream 4, given up.
+    // The section of stream 4 is cancelled.
     encoder.on_decoder_stream(&[0x44]).unwrap();
     encoder.encode(88, [field("server", "j").as_ref()], &mut out);
     assert_eq!(held(&encoder), [(2, "i".into()), (3, "j".into())]);
-    // Referred to by none, but not known to be received.
+    // No section refers to them, but they are not known to be received.
     encoder
         .on_decoder_stream(&[0x40 | 63, 84 - 63, 0x40 | 63, 88 - 63])
         .unwrap();
@@ -170,7 +174,7 @@ fn nothing_leaves_that_is_referred_to() {
 }
 
 #[test]
-fn no_setting_no_table() {
+fn no_table_without_a_setting() {
     let mut encoder = Encoder::new(4096);
     let mut out = Vec::new();
     encoder.encode(0, [field("server", "a").as_ref()], &mut out);
@@ -181,11 +185,11 @@ fn no_setting_no_table() {
     encoder.set_peer_limits(100, 100).unwrap();
     assert_eq!(encoder.instructions().split()[..], [0x3f, 69]);
     encoder.set_peer_limits(100, 100).unwrap();
-    assert!(encoder.instructions().is_empty(), "said once");
+    assert!(encoder.instructions().is_empty(), "sent only once");
 }
 
 #[test]
-fn unread_instructions_stop_insertions() {
+fn unsent_instructions_stop_insertions() {
     let mut encoder = Encoder::new(1 << 20);
     encoder.set_peer_limits(1 << 20, 16).unwrap();
     let mut out = Vec::new();
@@ -203,7 +207,7 @@ fn unread_instructions_stop_insertions() {
 }
 
 #[test]
-fn a_peer_that_never_acknowledges_costs_a_bounded_amount() {
+fn memory_is_bounded_if_the_peer_never_acknowledges() {
     let mut encoder = Encoder::new(4096);
     encoder.set_peer_limits(4096, 1 << 40).unwrap();
     let (mut out, server) = (Vec::new(), field("server", "a"));

@@ -5,9 +5,9 @@ use crate::qpack::{Decoded, Decoder, Encoder};
 
 const MAX: u64 = 4096;
 
-/// The table as the appendix draws it.
+/// Compares the table with the one in the appendix.
 #[track_caller]
-fn table_is(decoder: &Decoder, size: usize, entries: &[(u64, &str, &str)]) {
+fn assert_table(decoder: &Decoder, size: usize, entries: &[(u64, &str, &str)]) {
     let table = decoder.table();
     assert_eq!(table.size(), size);
     let held: Vec<_> = table.fields();
@@ -24,7 +24,7 @@ fn table_is(decoder: &Decoder, size: usize, entries: &[(u64, &str, &str)]) {
 }
 
 #[track_caller]
-fn said(decoder: &mut Decoder, expected: &str) {
+fn assert_instructions(decoder: &mut Decoder, expected: &str) {
     assert_eq!(decoder.instructions().split(), hex(expected));
 }
 
@@ -32,20 +32,20 @@ const AUTHORITY: (u64, &str, &str) = (0, ":authority", "www.example.com");
 const PATH: (u64, &str, &str) = (1, ":path", "/sample/path");
 const CUSTOM: (u64, &str, &str) = (2, "custom-key", "custom-value");
 
-/// A decoder after B.2, and what it says on the way.
+/// A decoder after B.2, whose instructions are checked.
 fn after_b2() -> Decoder {
     let mut decoder = Decoder::new(220, 1);
     let bytes =
         "3fbd01 c00f 7777 772e 6578 616d 706c 652e 636f 6d c10c 2f73 616d 706c 652f 7061 7468";
     decoder.on_encoder_stream(&hex(bytes)).unwrap();
-    table_is(&decoder, 106, &[AUTHORITY, PATH]);
+    assert_table(&decoder, 106, &[AUTHORITY, PATH]);
     let decoded = decoder.decode(4, hex("0381 10 11").into(), MAX).unwrap();
     let expected = [
         field(":authority", "www.example.com"),
         field(":path", "/sample/path"),
     ];
     assert_eq!(fields(decoded), expected);
-    said(&mut decoder, "84");
+    assert_instructions(&mut decoder, "84");
     decoder
 }
 
@@ -53,8 +53,8 @@ fn after_b3() -> Decoder {
     let mut decoder = after_b2();
     let bytes = "4a63 7573 746f 6d2d 6b65 790c 6375 7374 6f6d 2d76 616c 7565";
     decoder.on_encoder_stream(&hex(bytes)).unwrap();
-    table_is(&decoder, 160, &[AUTHORITY, PATH, CUSTOM]);
-    said(&mut decoder, "01");
+    assert_table(&decoder, 160, &[AUTHORITY, PATH, CUSTOM]);
+    assert_instructions(&mut decoder, "01");
     decoder
 }
 
@@ -64,7 +64,7 @@ fn b1_literal_with_name_reference() {
     let section = hex("0000 510b 2f69 6e64 6578 2e68 746d 6c");
     let decoded = decoder.decode(0, section.into(), MAX).unwrap();
     assert_eq!(fields(decoded), [field(":path", "/index.html")]);
-    said(&mut decoder, "");
+    assert_instructions(&mut decoder, "");
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn b4_stream_cancellation() {
     let decoded = decoder.decode(8, hex(SECTION_B4).into(), MAX).unwrap();
     assert_eq!((decoded, decoder.blocked_streams()), (Decoded::Blocked, 1));
     decoder.cancel(8);
-    said(&mut decoder, "48");
+    assert_instructions(&mut decoder, "48");
     assert_eq!(decoder.blocked_streams(), 0);
     decoder.on_encoder_stream(&hex("02")).unwrap();
     let copy = (3, AUTHORITY.1, AUTHORITY.2);
-    table_is(&decoder, 217, &[AUTHORITY, PATH, CUSTOM, copy]);
-    assert_eq!(decoder.unblocked(), None);
-    said(&mut decoder, "01");
+    assert_table(&decoder, 217, &[AUTHORITY, PATH, CUSTOM, copy]);
+    assert_eq!(decoder.next_unblocked(), None);
+    assert_instructions(&mut decoder, "01");
 }
 
 #[test]
@@ -101,7 +101,10 @@ fn b4_without_the_cancellation() {
     assert_eq!(decoded, Decoded::Blocked);
     assert_eq!(decoder.resume(8), Ok(None), "it still waits");
     decoder.on_encoder_stream(&hex("02")).unwrap();
-    assert_eq!((decoder.unblocked(), decoder.unblocked()), (Some(8), None));
+    assert_eq!(
+        (decoder.next_unblocked(), decoder.next_unblocked()),
+        (Some(8), None)
+    );
     let decoded = decoder.resume(8).unwrap().unwrap();
     let expected = [
         field(":authority", "www.example.com"),
@@ -111,7 +114,7 @@ fn b4_without_the_cancellation() {
     assert_eq!(fields(decoded), expected);
     assert_eq!(decoder.resume(8), Ok(None), "that was all");
     // The acknowledgment stands for the insertion.
-    said(&mut decoder, "88");
+    assert_instructions(&mut decoder, "88");
 }
 
 #[test]
@@ -122,13 +125,13 @@ fn b5_insert_and_evict() {
     decoder.on_encoder_stream(&hex(bytes)).unwrap();
     let copy = (3, AUTHORITY.1, AUTHORITY.2);
     let last = (4, "custom-key", "custom-value2");
-    table_is(&decoder, 215, &[PATH, CUSTOM, copy, last]);
-    said(&mut decoder, "02");
+    assert_table(&decoder, 215, &[PATH, CUSTOM, copy, last]);
+    assert_instructions(&mut decoder, "02");
 }
 
 /// The same bytes, in pieces of every length.
 #[test]
-fn instructions_cut_anywhere() {
+fn instructions_may_be_split_anywhere() {
     let all = hex(
         "3fbd01 c00f 7777 772e 6578 616d 706c 652e 636f 6d c10c 2f73 616d 706c 652f 7061 7468 \
          4a63 7573 746f 6d2d 6b65 790c 6375 7374 6f6d 2d76 616c 7565 02 \
@@ -146,10 +149,10 @@ fn instructions_cut_anywhere() {
     }
 }
 
-/// The encoder's side of B.2 to B.4: what the three instructions of the decoder
-/// do to what is outstanding and known.
+/// The encoder's side of B.2 to B.4: how the decoder's three instructions change the unacknowledged
+/// sections and the Known Received Count.
 #[test]
-fn the_encoder_hears_the_decoder() {
+fn encoder_processes_decoder_instructions() {
     let mut encoder = Encoder::new(220);
     encoder.set_peer_limits(220, 1).unwrap();
     let (mut section, authority) = (Vec::new(), field(":authority", "www.example.com"));
@@ -157,9 +160,15 @@ fn the_encoder_hears_the_decoder() {
     // Base 0, and the entry inserted meanwhile is after it.
     assert_eq!(section, hex("0280 10"));
     assert_eq!(encoder.instructions().split()[..4], hex("3fbd01 c0"));
-    assert_eq!((encoder.outstanding(), encoder.known_received()), (1, 0));
+    assert_eq!(
+        (encoder.outstanding(), encoder.known_received_count()),
+        (1, 0)
+    );
     encoder.on_decoder_stream(&hex("84")).unwrap();
-    assert_eq!((encoder.outstanding(), encoder.known_received()), (0, 1));
+    assert_eq!(
+        (encoder.outstanding(), encoder.known_received_count()),
+        (0, 1)
+    );
 
     section.clear();
     encoder.encode(
@@ -170,7 +179,10 @@ fn the_encoder_hears_the_decoder() {
     // Base 1: one entry before it, one after.
     assert_eq!(section, hex("0380 80 10"));
     encoder.on_decoder_stream(&hex("48")).unwrap();
-    assert_eq!((encoder.outstanding(), encoder.known_received()), (0, 1));
+    assert_eq!(
+        (encoder.outstanding(), encoder.known_received_count()),
+        (0, 1)
+    );
     encoder.on_decoder_stream(&hex("01")).unwrap();
-    assert_eq!(encoder.known_received(), 2);
+    assert_eq!(encoder.known_received_count(), 2);
 }

@@ -1,5 +1,4 @@
-//! Random header lists over three streams that are delayed, cut and interleaved
-//! at will.
+//! Random field sections over three streams that are delayed, split and interleaved arbitrarily.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,15 +15,15 @@ const SLOTS: usize = 6;
 enum Step {
     /// A section for the stream in this slot.
     Send(usize, Vec<Field>),
-    /// Likewise, of which nothing is ever sent.
+    /// A section of which nothing is ever sent.
     Abandon(Vec<Field>),
-    /// So many bytes of the encoder stream arrive.
+    /// This many bytes of the encoder stream arrive.
     Insert(usize),
     /// The next section of the stream in this slot arrives.
     Arrive(usize),
-    /// So many bytes of the decoder stream arrive.
+    /// This many bytes of the decoder stream arrive.
     Acknowledge(usize),
-    /// The decoding side gives the stream in this slot up.
+    /// The decoder cancels the stream in this slot.
     Cancel(usize),
 }
 
@@ -44,11 +43,11 @@ struct World {
     /// The stream in each slot.
     streams: [u64; SLOTS],
     next_stream: u64,
-    /// Sections on their way: bytes and what they stand for.
+    /// Sections in flight: the bytes, and the fields.
     sections: BTreeMap<u64, VecDeque<(Bytes, Vec<Field>)>>,
-    /// What the decoder keeps, by stream.
+    /// The blocked sections, by stream.
     blocked: BTreeMap<u64, VecDeque<Vec<Field>>>,
-    /// How often a reference could block, was inserted, was evicted.
+    /// How many sections were blocked.
     seen_blocked: usize,
 }
 
@@ -127,10 +126,14 @@ impl World {
         let len = len.min(self.inserting.len());
         let bytes: Vec<u8> = self.inserting.drain(..len).collect();
         self.decoder.on_encoder_stream(&bytes).unwrap();
-        while let Some(stream) = self.decoder.unblocked() {
-            let decoded = self.decoder.resume(stream).unwrap().expect("it was named");
+        while let Some(stream) = self.decoder.next_unblocked() {
+            let decoded = self
+                .decoder
+                .resume(stream)
+                .unwrap()
+                .expect("it was unblocked");
             let waiting = self.blocked.get_mut(&stream).expect("it was blocked");
-            same(decoded, &waiting.pop_front().expect("a section was kept"));
+            same(decoded, &waiting.pop_front().expect("a blocked section"));
             if waiting.is_empty() {
                 self.blocked.remove(&stream);
             }
@@ -154,7 +157,7 @@ impl World {
         }
     }
 
-    /// What holds at any time.
+    /// Checks the invariants.
     fn check(&mut self) {
         assert!(self.decoder.blocked_streams() <= self.settings.blocked);
         assert!(self.decoder.blocked_streams() <= self.blocked.len() as u64);
@@ -165,7 +168,7 @@ impl World {
             .sum();
         let capacity = self.settings.wanted.min(self.settings.capacity as usize);
         assert!(size <= capacity, "{size} bytes in a table of {capacity}");
-        // What both have is the same.
+        // Entries that both have are equal.
         let theirs: BTreeMap<_, _> = theirs
             .into_iter()
             .map(|(index, name, value)| (index, (name, value)))
@@ -187,7 +190,7 @@ impl World {
         );
     }
 
-    /// Everything arrives: nothing is left over anywhere.
+    /// Delivers everything, and checks that nothing is left.
     fn finish(mut self) {
         self.insert(usize::MAX);
         for stream in self.streams {
@@ -206,13 +209,13 @@ impl World {
         assert_eq!(self.encoder.fields(), self.decoder.table().fields());
         assert_eq!(self.encoder.outstanding(), 0);
         assert_eq!(
-            self.encoder.known_received(),
+            self.encoder.known_received_count(),
             self.decoder.table().insert_count()
         );
     }
 }
 
-/// The same fields, but that more may be protected from being indexed.
+/// Checks that the fields are equal, except that more of them may be sensitive.
 fn same(decoded: Decoded, sent: &[Field]) {
     let fields = super::fields(decoded);
     assert_eq!(fields.len(), sent.len());
@@ -272,13 +275,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_exchange_comes_out_whole(
+    fn any_exchange_is_decoded_completely(
         settings in any_settings(),
         steps in vec(any_step(), 0..160),
     ) {
         let mut world = World::new(settings);
         for step in steps {
-            // The decoder speaks up at times of the exchange's choosing.
+            // The decoder sends instructions at random times.
             let spoken = matches!(step, Step::Acknowledge(_) | Step::Cancel(_));
             world.step(step);
             if spoken {
@@ -289,10 +292,9 @@ proptest! {
     }
 }
 
-/// The property above is worth nothing if random exchanges never block, insert
-/// or evict.
+/// The property above proves nothing if random exchanges never block, insert or evict.
 #[test]
-fn exchanges_reach_what_is_to_be_tested() {
+fn random_exchanges_block_insert_and_evict() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

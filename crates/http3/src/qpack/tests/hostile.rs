@@ -1,4 +1,4 @@
-//! What a peer may try, and the exact error it gets.
+//! Attacks of a peer, and the exact error of each.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn encoder_stream(bytes: &str, reason: Reason) {
         Err(error),
         "{bytes}"
     );
-    // Also a byte at a time.
+    // The same, one byte at a time.
     let mut decoder = decoder();
     let outcome = hex(bytes)
         .iter()
@@ -56,7 +56,7 @@ fn encoder_stream(bytes: &str, reason: Reason) {
 }
 
 #[test]
-fn the_table_these_tests_stand_on() {
+fn decoder_of_these_tests_has_one_entry() {
     // Required Insert Count 2, Base 2: relative 0 is entry 1.
     let decoded = decoder()
         .decode(0, hex("0300 80 4001 63 c1").into(), MAX)
@@ -68,7 +68,7 @@ fn the_table_these_tests_stand_on() {
 }
 
 #[test]
-fn references_to_nothing() {
+fn references_to_missing_entries_are_rejected() {
     // Static 99, as an entry and as a name.
     section("0000 ff24", Reason::StaticIndex);
     section("0000 5f54 00", Reason::StaticIndex);
@@ -92,7 +92,7 @@ fn references_to_nothing() {
 }
 
 #[test]
-fn prefixes_nobody_writes() {
+fn impossible_prefixes_are_rejected() {
     // MaxEntries is 3: above 6; 3 + 2 = 5 at most, which 6 and wrapped 1 are not.
     section("07 00", Reason::RequiredInsertCount);
     section("01 00", Reason::RequiredInsertCount);
@@ -107,7 +107,7 @@ fn prefixes_nobody_writes() {
 }
 
 #[test]
-fn integers_and_strings_out_of_bounds() {
+fn invalid_integers_and_strings_are_rejected() {
     section("0000 ff ffff ffff ffff ffff ff7f", Reason::IntegerTooLarge);
     section("0000 ff 8080 8080 8080 8080 8000", Reason::IntegerTooLarge);
     section("0000 ff 80", Reason::Truncated);
@@ -123,7 +123,7 @@ fn integers_and_strings_out_of_bounds() {
 }
 
 #[test]
-fn insertions_that_cannot_be() {
+fn invalid_encoder_instructions_are_rejected() {
     encoder_stream("ff24 00", Reason::StaticIndex);
     encoder_stream("81 00", Reason::DynamicIndex);
     encoder_stream("01", Reason::DynamicIndex);
@@ -137,7 +137,7 @@ fn insertions_that_cannot_be() {
 }
 
 #[test]
-fn entries_larger_than_the_table() {
+fn entries_larger_than_the_table_are_rejected_by_their_lengths() {
     // With a capacity of 0 not even an empty one.
     encoder_stream("20 c0 00", Reason::EntryTooLarge);
     // A length alone is enough: 69 bytes of value, of name, 35 of both, Huffman
@@ -157,7 +157,7 @@ fn entries_larger_than_the_table() {
 }
 
 #[test]
-fn what_is_unfinished_stays_small() {
+fn incomplete_instruction_takes_little_memory() {
     let mut decoder = Decoder::new(4096, 0);
     decoder.on_encoder_stream(&hex("3fe11f")).unwrap();
     // Huffman coded, the longest that may still fit, a byte at a time.
@@ -171,7 +171,7 @@ fn what_is_unfinished_stays_small() {
 }
 
 #[test]
-fn acknowledgments_of_nothing() {
+fn acknowledgments_of_unsent_sections_are_rejected() {
     let error = |reason| {
         Err(QpackError {
             code: ErrorCode::DecoderStreamError,
@@ -192,7 +192,7 @@ fn acknowledgments_of_nothing() {
         ("01 01", Reason::IncrementPastInserted),
         ("80", Reason::NothingToAcknowledge),
         ("84 84", Reason::NothingToAcknowledge),
-        // It refers to nothing dynamic, so nobody acknowledges it.
+        // The section has no dynamic references, so it is not acknowledged.
         ("88", Reason::NothingToAcknowledge),
         ("44 84", Reason::NothingToAcknowledge),
         ("ff ffff ffff ffff ffff ff", Reason::IntegerTooLarge),
@@ -209,7 +209,7 @@ fn acknowledgments_of_nothing() {
             .try_for_each(|&byte| cut.on_decoder_stream(&[byte]));
         assert_eq!(outcome, error(reason), "{bytes}, cut");
     }
-    // Cancelling the unknown is no error: a request may have had no section.
+    // Cancelling an unknown stream is allowed: it may have had no section.
     fresh()
         .on_decoder_stream(&hex("40 44 44 7f ffff ff00"))
         .unwrap();
@@ -221,7 +221,7 @@ fn acknowledgments_of_nothing() {
 }
 
 #[test]
-fn more_streams_blocked_than_allowed() {
+fn more_blocked_streams_than_allowed_are_rejected() {
     let mut decoder = decoder();
     let waits: Bytes = hex("0400 80").into();
     assert_eq!(decoder.decode(0, waits.clone(), MAX), Ok(Decoded::Blocked));
@@ -240,12 +240,15 @@ fn more_streams_blocked_than_allowed() {
     assert_eq!(decoder.decode(8, waits, MAX), Ok(Decoded::Blocked));
     decoder.on_encoder_stream(&hex("00")).unwrap();
     assert_eq!(decoder.blocked_streams(), 0);
-    assert_eq!(decoder.unblocked(), Some(4));
+    assert_eq!(decoder.next_unblocked(), Some(4));
     for expected in [field("a", "b"), field("a", "b"), field(":path", "/")] {
         assert_eq!(fields(decoder.resume(4).unwrap().unwrap()), [expected]);
     }
     assert_eq!(decoder.resume(4), Ok(None));
-    assert_eq!((decoder.unblocked(), decoder.unblocked()), (Some(8), None));
+    assert_eq!(
+        (decoder.next_unblocked(), decoder.next_unblocked()),
+        (Some(8), None)
+    );
     assert_eq!(
         fields(decoder.resume(8).unwrap().unwrap()),
         [field("a", "b")]
@@ -255,17 +258,17 @@ fn more_streams_blocked_than_allowed() {
 }
 
 #[test]
-fn a_blocked_section_is_checked_too() {
+fn blocked_section_is_checked_when_resumed() {
     let mut decoder = decoder();
     let waits = hex("0400 81 ff24");
     assert_eq!(decoder.decode(0, waits.into(), MAX), Ok(Decoded::Blocked));
     decoder.on_encoder_stream(&hex("00")).unwrap();
-    assert_eq!(decoder.unblocked(), Some(0));
+    assert_eq!(decoder.next_unblocked(), Some(0));
     assert_eq!(decoder.resume(0), Err(failed(Reason::StaticIndex)));
 }
 
 #[test]
-fn a_header_bomb_is_counted_not_built() {
+fn header_bomb_is_too_large_without_being_decoded() {
     let mut decoder = Decoder::new(4096, 0);
     // An entry of 4000 bytes, then 60,000 references to it.
     let mut stream = hex("3fe11f 41 61");
@@ -295,7 +298,7 @@ fn a_header_bomb_is_counted_not_built() {
 }
 
 #[test]
-fn the_limit_counts_name_value_and_32() {
+fn size_limit_counts_name_value_and_32() {
     let bytes = hex("0000 21 61 02 6263 c1");
     let size = (32 + 1 + 2) + (32 + 5 + 1);
     for limit in 0..size {
@@ -314,7 +317,7 @@ fn the_limit_counts_name_value_and_32() {
 }
 
 #[test]
-fn acknowledgments_nobody_reads_end_it() {
+fn unread_acknowledgments_are_excessive_load() {
     let mut decoder = decoder();
     let waits: Bytes = hex("0300 80").into();
     let outcome = (0..100_000)
@@ -334,13 +337,13 @@ fn acknowledgments_nobody_reads_end_it() {
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn errors_show_code_and_reason() {
     let error = decoder()
         .decode(0, hex("0000 ff24").into(), MAX)
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "QPACK_DECOMPRESSION_FAILED: no static table entry has this index"
+        "QPACK_DECOMPRESSION_FAILED: static table index exceeds 98"
     );
     let codes = [
         (ErrorCode::DecompressionFailed, 0x200),
@@ -354,9 +357,9 @@ fn errors_say_what_and_where() {
 }
 
 proptest! {
-    /// Noise neither panics nor takes memory.
+    /// Random bytes neither cause a panic nor take memory.
     #[test]
-    fn noise(
+    fn random_bytes_do_not_panic_or_take_memory(
         stream in proptest::collection::vec(any::<u8>(), 0..200),
         section in proptest::collection::vec(any::<u8>(), 0..200),
         limit in 0_u64..1000,

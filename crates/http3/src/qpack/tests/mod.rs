@@ -1,4 +1,4 @@
-//! Both sides together: the examples of the RFC, random exchanges, attacks.
+//! Encoder and decoder together: the examples of the RFC, random exchanges, attacks.
 
 mod compression;
 mod examples;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::{Decoded, Field};
 
-/// Bytes from hexadecimal digits, anything else between them.
+/// Decodes hexadecimal digits, ignoring anything else between them.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     assert_eq!(digits.len() % 2, 0);

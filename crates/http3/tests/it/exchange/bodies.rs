@@ -4,15 +4,15 @@ use bytes::Bytes;
 use clearway_http3::{Body, BodyError, Field, Limits, Request, Response, SendError, field};
 use clearway_quic::stream::StreamId;
 
-use crate::common::{CALM, Setup, World, pattern};
-use crate::exchange::talk::{Talk, get, post, respond};
+use crate::common::{CLEAN_PATH, Setup, World, pattern};
+use crate::exchange::pair::{Pair, get, post, respond};
 
 #[test]
-fn a_get_with_a_small_body() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&get().with("user-agent", "test"), true);
+fn get_receives_a_small_body() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&get().with("user-agent", "test"), true);
     assert_eq!(id.as_u64(), 0);
-    let heard = talk.answer(id, |world, _, id, request| {
+    let log = pair.run_until_response(id, |world, _, id, request| {
         assert_eq!(request, &get().with("user-agent", "test"));
         respond(
             world,
@@ -21,68 +21,70 @@ fn a_get_with_a_small_body() {
             "hello",
         );
     });
-    assert_eq!(heard.body, b"hello");
+    assert_eq!(log.body, b"hello");
     assert_eq!(
-        heard.response,
+        log.response,
         Some(Response::new(200).with("content-length", "5"))
     );
-    assert!(talk.server.heard(id).ended);
-    talk.settle();
+    assert!(pair.server.log(id).ended);
+    pair.assert_idle();
 }
 
 #[test]
-fn bodies_and_trailers_both_ways() {
-    let mut talk = Talk::calm();
+fn bodies_and_trailers_arrive_in_both_directions() {
+    let mut pair = Pair::connected();
     let up: Vec<Bytes> = (0..40).map(|i| pattern(i * 1000 + 1)).collect();
     let down: Vec<Bytes> = vec![pattern(1_500_000), pattern(1), pattern(4096), pattern(4097)];
     let trailers = |name: &'static str| vec![field(name, "done"), field("x", "")];
-    let id = talk.request(&post(), false);
-    talk.client.write(id, up.clone(), Some(trailers("up")));
+    let id = pair.request(&post(), false);
+    pair.client.write(id, up.clone(), Some(trailers("up")));
     let answer = down.clone();
-    let heard = talk.answer(id, |world, server, id, _| {
+    let log = pair.run_until_response(id, |world, server, id, _| {
         let (http, quic) = world.server.split();
         http.respond(quic, id, &Response::new(200), false)
             .expect("responds");
         server.write(id, answer.clone(), Some(trailers("down")));
     });
-    assert!(
-        heard.body == down.concat(),
-        "{} bytes down",
-        heard.body.len()
-    );
-    assert_eq!(heard.trailers, Some(trailers("down")));
-    let asked = talk.server.heard(id);
+    assert!(log.body == down.concat(), "{} bytes down", log.body.len());
+    assert_eq!(log.trailers, Some(trailers("down")));
+    let asked = pair.server.log(id);
     assert!(asked.body == up.concat(), "{} bytes up", asked.body.len());
     assert_eq!(asked.trailers, Some(trailers("up")));
     assert!(asked.ended);
-    talk.settle();
+    pair.assert_idle();
 }
 
 #[test]
 fn interim_responses_do_not_end_a_request() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&get(), true);
-    let heard = talk.answer(id, |world, _, id, _| {
+    let mut pair = Pair::connected();
+    let id = pair.request(&get(), true);
+    let log = pair.run_until_response(id, |world, _, id, _| {
         let (http, quic) = world.server.split();
         let hint = Response::new(103).with("link", "</a.css>");
         for interim in [&Response::new(100), &hint] {
-            http.inform(quic, id, interim).expect("informs");
+            http.send_informational(quic, id, interim).expect("informs");
         }
-        assert!(http.inform(quic, id, &Response::new(200)).is_err());
+        assert!(
+            http.send_informational(quic, id, &Response::new(200))
+                .is_err()
+        );
         respond(world, id, &Response::new(200), "x");
         let (http, quic) = world.server.split();
-        assert!(http.inform(quic, id, &Response::new(100)).is_err());
+        assert!(
+            http.send_informational(quic, id, &Response::new(100))
+                .is_err()
+        );
     });
-    let statuses: Vec<_> = heard.informational.iter().map(|r| r.status).collect();
+    let statuses: Vec<_> = log.informational.iter().map(|r| r.status).collect();
     assert_eq!(statuses, [100, 103]);
-    assert_eq!(heard.informational[1].fields, [field("link", "</a.css>")]);
-    assert_eq!(heard.body, b"x");
-    talk.settle();
+    assert_eq!(log.informational[1].fields, [field("link", "</a.css>")]);
+    assert_eq!(log.body, b"x");
+    pair.assert_idle();
 }
 
 #[test]
-fn messages_without_content() {
-    let mut talk = Talk::calm();
+fn messages_without_content_end_with_their_header_section() {
+    let mut pair = Pair::connected();
     for (method, status, length) in [
         ("GET", 200, Some("0")),
         ("GET", 200, None),
@@ -95,27 +97,27 @@ fn messages_without_content() {
         if method == "POST" {
             request = request.with("content-length", "0");
         }
-        let id = talk.request(&request, true);
+        let id = pair.request(&request, true);
         let mut response = Response::new(status);
         if let Some(length) = length {
             response = response.with("content-length", length);
         }
         let expected = response.clone();
-        let heard = talk.answer(id, |world, _, id, _| {
+        let log = pair.run_until_response(id, |world, _, id, _| {
             let (http, quic) = world.server.split();
             http.respond(quic, id, &response, true).expect("responds");
         });
-        assert_eq!(heard.response, Some(expected), "{method} {status}");
-        assert!(heard.body.is_empty() && heard.failed.is_none());
+        assert_eq!(log.response, Some(expected), "{method} {status}");
+        assert!(log.body.is_empty() && log.failed.is_none());
     }
-    talk.settle();
+    pair.assert_idle();
 }
 
 #[test]
-fn a_sender_is_held_to_its_own_words() {
-    let mut talk = Talk::calm();
+fn sender_cannot_exceed_or_miss_its_content_length() {
+    let mut pair = Pair::connected();
     let bad = get().with("Upper", "x");
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     assert!(matches!(
         http.request(quic, &bad, true),
         Err(SendError::Malformed(_))
@@ -140,7 +142,7 @@ fn a_sender_is_held_to_its_own_words() {
     assert_eq!(http.write_body(quic, id, &mut rest), Ok(()));
     assert_eq!(http.finish(quic, id), Ok(()));
     assert_eq!(http.finish(quic, id), Err(SendError::Unknown));
-    let heard = talk.answer(id, |world, _, id, _| {
+    let log = pair.run_until_response(id, |world, _, id, _| {
         let (http, quic) = world.server.split();
         let mut early = Bytes::from_static(b"x");
         assert!(matches!(
@@ -153,7 +155,7 @@ fn a_sender_is_held_to_its_own_words() {
         ));
         let none = Response::new(204);
         assert_eq!(
-            http.respond_with(quic, id, &none, Bytes::from_static(b"x")),
+            http.respond_with_body(quic, id, &none, Bytes::from_static(b"x")),
             Err(SendError::WrongLength)
         );
         http.respond(quic, id, &none, false).expect("responds");
@@ -167,23 +169,23 @@ fn a_sender_is_held_to_its_own_words() {
         );
         http.finish(quic, id).expect("finishes");
     });
-    assert_eq!(heard.response, Some(Response::new(204)));
-    assert_eq!(talk.server.heard(id).body, b"12345");
-    talk.settle();
+    assert_eq!(log.response, Some(Response::new(204)));
+    assert_eq!(pair.server.log(id).body, b"12345");
+    pair.assert_idle();
 }
 
-/// Many requests, at most so many at a time; every answer names its request.
+/// Many requests, at most `at_once` at a time; every response names its request.
 fn many(path: &str, seed: u64, count: usize, at_once: usize) {
     let mut setup = Setup::default();
     setup.server_quic.streams.max_bidi_streams = at_once as u64;
     let mut world = World::new(setup, path, seed);
     world.handshake();
-    let mut talk = Talk::new(world);
+    let mut pair = Pair::new(world);
     let mut sent = Vec::new();
-    let (client, server) = (&mut talk.client, &mut talk.server);
-    talk.world.must("all answers", |world| {
-        client.turn(&mut world.client);
-        for (id, request) in server.turn(&mut world.server) {
+    let (client, server) = (&mut pair.client, &mut pair.server);
+    pair.world.must("all answers", |world| {
+        client.process(&mut world.client);
+        for (id, request) in server.process(&mut world.server) {
             let response = Response::new(200).with("x-path", request.path.clone());
             respond(world, id, &response, request.path);
         }
@@ -196,42 +198,42 @@ fn many(path: &str, seed: u64, count: usize, at_once: usize) {
                 Err(error) => panic!("{error}"),
             }
         }
-        sent.len() == count && sent.iter().all(|id| client.heard(*id).ended)
+        sent.len() == count && sent.iter().all(|id| client.log(*id).ended)
     });
     for (i, id) in sent.iter().enumerate() {
-        assert_eq!(talk.client.heard(*id).body, format!("/{i}").as_bytes());
+        assert_eq!(pair.client.log(*id).body, format!("/{i}").as_bytes());
     }
-    assert_eq!(talk.world.server.http().counters().requests, count as u64);
-    talk.settle();
+    assert_eq!(pair.world.server.app.counters().requests, count as u64);
+    pair.assert_idle();
 }
 
 #[test]
-fn thousands_of_requests() {
+fn thousands_of_requests_are_answered() {
     many("rate=100M delay=5ms queue=1000", 1, 5000, 100);
 }
 
 #[test]
-fn requests_over_a_lossy_path() {
+fn requests_are_answered_over_a_lossy_path() {
     for seed in 0..3 {
         many("rate=20M delay=10ms queue=250 loss=5%", seed, 300, 50);
     }
 }
 
 #[test]
-fn bodies_over_a_lossy_path() {
+fn bodies_arrive_over_a_lossy_path() {
     let mut world = World::new(Setup::default(), "rate=20M delay=10ms queue=250 loss=5%", 7);
     world.handshake();
-    let mut talk = Talk::new(world);
+    let mut pair = Pair::new(world);
     let body = pattern(400_000);
     let ids: Vec<StreamId> = (0..4)
         .map(|_| {
-            let id = talk.request(&post(), false);
+            let id = pair.request(&post(), false);
             let trailers = Some(vec![field("sum", "1")]);
-            talk.client.write(id, vec![body.clone()], trailers);
+            pair.client.write(id, vec![body.clone()], trailers);
             id
         })
         .collect();
-    talk.serve(
+    pair.serve(
         "four echoes",
         |world, server, id, _| {
             let (http, quic) = world.server.split();
@@ -241,34 +243,31 @@ fn bodies_over_a_lossy_path() {
         },
         |client, server| {
             ids.iter()
-                .all(|id| client.heard(*id).ended && server.heard(*id).ended)
+                .all(|id| client.log(*id).ended && server.log(*id).ended)
         },
     );
     for id in ids {
-        assert!(talk.client.heard(id).body == body);
-        assert!(talk.server.heard(id).body == body);
-        assert_eq!(
-            talk.server.heard(id).trailers,
-            Some(vec![field("sum", "1")])
-        );
+        assert!(pair.client.log(id).body == body);
+        assert!(pair.server.log(id).body == body);
+        assert_eq!(pair.server.log(id).trailers, Some(vec![field("sum", "1")]));
     }
-    talk.settle();
+    pair.assert_idle();
 }
 
 #[test]
-fn a_slow_reader_holds_the_writer_back() {
+fn slow_reader_blocks_the_writer() {
     let mut setup = Setup::default();
     setup.client_quic.streams.stream_window = 16 << 10;
     setup.client_quic.streams.receive_budget = 1 << 20;
-    let mut talk = Talk::new(World::calm(setup));
-    let id = talk.request(&get(), true);
+    let mut pair = Pair::new(World::connected(setup));
+    let id = pair.request(&get(), true);
     let body = pattern(2_000_000);
     let (mut written, mut blocked) = (0, 0);
     let mut got = Vec::new();
-    let (server, client) = (&mut talk.server, &mut talk.client);
-    talk.world.must("the body", |world| {
-        client.turn(&mut world.client);
-        for (id, _) in server.turn(&mut world.server) {
+    let (server, client) = (&mut pair.server, &mut pair.client);
+    pair.world.must("the body", |world| {
+        client.process(&mut world.client);
+        for (id, _) in server.process(&mut world.server) {
             let (http, quic) = world.server.split();
             http.respond(quic, id, &Response::new(200), false)
                 .expect("responds");
@@ -291,31 +290,31 @@ fn a_slow_reader_holds_the_writer_back() {
                 http.finish(quic, id).expect("finishes");
             }
         }
-        got.clone_from(&client.heard(id).body);
-        client.heard(id).ended
+        got.clone_from(&client.log(id).body);
+        client.log(id).ended
     });
     assert!(blocked > 0, "the window never closed");
     assert!(got == body);
 }
 
 #[test]
-fn reading_before_and_after_is_told_apart() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&get(), true);
-    let (http, quic) = talk.world.client.split();
+fn read_before_the_response_blocks_and_after_its_end_fails() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&get(), true);
+    let (http, quic) = pair.world.client.split();
     assert_eq!(http.read_body(quic, id), Ok(Body::Blocked));
     let none = StreamId::from_wire(400);
     assert_eq!(http.read_body(quic, none), Err(BodyError::Unknown));
-    talk.answer(id, |world, _, id, _| {
+    pair.run_until_response(id, |world, _, id, _| {
         respond(world, id, &Response::new(200), "x");
     });
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     assert_eq!(http.read_body(quic, id), Err(BodyError::Unknown));
 }
 
 #[test]
-fn fields_survive_compression() {
-    let mut talk = Talk::calm();
+fn fields_arrive_unchanged_with_compression() {
+    let mut pair = Pair::connected();
     let secret = Field {
         sensitive: true,
         ..field("authorization", "Basic c2VjcmV0")
@@ -325,9 +324,9 @@ fn fields_survive_compression() {
             .with("x-round", format!("{round}"))
             .with("accept", "*/*");
         request.fields.push(secret.clone());
-        let id = talk.request(&request, true);
+        let id = pair.request(&request, true);
         let sent = request.clone();
-        let heard = talk.answer(id, |world, _, id, request| {
+        let log = pair.run_until_response(id, |world, _, id, request| {
             assert_eq!(request, &sent);
             let response = Response::new(200)
                 .with("set-cookie", "a=b")
@@ -335,7 +334,7 @@ fn fields_survive_compression() {
                 .with("server", "clearway");
             respond(world, id, &response, "x");
         });
-        let fields = &heard.response.as_ref().expect("a response").fields;
+        let fields = &log.response.as_ref().expect("a response").fields;
         assert_eq!(fields.len(), 3);
         let [first, second, _] = &fields[..] else {
             unreachable!()
@@ -345,32 +344,32 @@ fn fields_survive_compression() {
             (&b"a=b"[..], &b"c=d"[..])
         );
     }
-    talk.settle();
+    pair.assert_idle();
 }
 
 #[test]
-fn header_sections_have_a_limit_both_ways() {
+fn oversized_header_section_is_not_sent_or_answered_with_431() {
     let mut setup = Setup::default();
     setup.server.limits = Limits {
         max_field_section: 1000,
         ..Limits::default()
     };
-    let mut talk = Talk::new(World::calm(setup.clone()));
+    let mut pair = Pair::new(World::connected(setup.clone()));
     let large = get().with("x", vec![b'x'; 1000]);
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     let refused = http.request(quic, &large, true);
     assert!(
         matches!(refused, Err(SendError::TooLarge { limit: 1000, .. })),
         "{refused:?}"
     );
-    // A client that has not heard the limit yet sends it, and hears 431.
-    let mut world = World::new(setup, CALM, 1);
+    // A client that does not know the limit yet sends it, and receives 431.
+    let mut world = World::new(setup, CLEAN_PATH, 1);
     world.connect();
-    world.must("keys", |world| !world.client.quic().is_handshaking());
-    let mut talk = Talk::new(world);
-    let id = talk.request(&large, true);
-    let heard = talk.answer(id, |_, _, _, _| panic!("taken"));
-    assert_eq!(heard.response.as_ref().map(|r| r.status), Some(431));
-    assert_eq!(talk.world.server.http().counters().too_large, 1);
-    talk.settle();
+    world.must("keys", |world| !world.client.connection().is_handshaking());
+    let mut pair = Pair::new(world);
+    let id = pair.request(&large, true);
+    let log = pair.run_until_response(id, |_, _, _, _| panic!("the request is reported"));
+    assert_eq!(log.response.as_ref().map(|r| r.status), Some(431));
+    assert_eq!(pair.world.server.app.counters().too_large, 1);
+    pair.assert_idle();
 }

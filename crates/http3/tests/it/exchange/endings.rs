@@ -1,19 +1,21 @@
-//! How exchanges and connections end.
+//! How requests and connections end.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use clearway_http3::{BodyError, Code, Event, Response, SendError};
 
-use crate::common::{Peer, pattern};
-use crate::exchange::talk::{Talk, get, post, respond};
+use clearway_quic::Role;
+
+use crate::common::{TestApplication, pattern};
+use crate::exchange::pair::{Pair, get, post, respond};
 
 #[test]
-fn a_client_that_loses_interest() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&get(), true);
-    let started = |client: &mut Peer| !client.heard(id).body.is_empty();
-    talk.serve(
+fn cancelled_request_stops_the_server_and_keeps_the_connection() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&get(), true);
+    let started = |client: &mut TestApplication| !client.log(id).body.is_empty();
+    pair.serve(
         "the body to begin",
         |world, server, id, _| {
             let (http, quic) = world.server.split();
@@ -23,28 +25,28 @@ fn a_client_that_loses_interest() {
         },
         |client, _| started(client),
     );
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     http.cancel(quic, id);
     assert_eq!(http.read_body(quic, id), Err(BodyError::Unknown));
-    talk.serve(
+    pair.serve(
         "the server to hear",
         |_, _, _, _| {},
-        |_, server| server.heard(id).stopped == Some(Code::REQUEST_CANCELLED),
+        |_, server| server.log(id).stopped == Some(Code::REQUEST_CANCELLED),
     );
-    assert_eq!(talk.world.server.http().counters().abandoned, 1);
-    let next = talk.request(&get(), true);
-    let heard = talk.answer(next, |world, _, id, _| {
+    assert_eq!(pair.world.server.app.counters().abandoned, 1);
+    let next = pair.request(&get(), true);
+    let log = pair.run_until_response(next, |world, _, id, _| {
         respond(world, id, &Response::new(200), "still here");
     });
-    assert_eq!(heard.body, b"still here");
-    talk.settle();
+    assert_eq!(log.body, b"still here");
+    pair.assert_idle();
 }
 
 #[test]
-fn a_server_that_breaks_off() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&get(), true);
-    talk.serve(
+fn response_reset_by_the_server_is_reported_to_the_client() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&get(), true);
+    pair.serve(
         "the reset",
         |world, _, id, _| {
             let (http, quic) = world.server.split();
@@ -54,101 +56,101 @@ fn a_server_that_breaks_off() {
             http.write_body(quic, id, &mut half).expect("writes");
             http.reset(quic, id, Code::INTERNAL_ERROR);
         },
-        |client, _| client.heard(id).reset.is_some(),
+        |client, _| client.log(id).reset.is_some(),
     );
-    assert_eq!(talk.client.heard(id).reset, Some(Code::INTERNAL_ERROR));
-    talk.settle();
+    assert_eq!(pair.client.log(id).reset, Some(Code::INTERNAL_ERROR));
+    pair.assert_idle();
 }
 
 #[test]
-fn an_early_response_needs_no_more_of_the_request() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&post(), false);
-    talk.client
+fn early_response_stops_the_request_body() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&post(), false);
+    pair.client
         .write(id, (0..400).map(|_| pattern(50_000)).collect(), None);
-    let heard = talk.answer(id, |world, _, id, _| {
+    let log = pair.run_until_response(id, |world, _, id, _| {
         let (http, quic) = world.server.split();
         http.stop(quic, id, Code::NO_ERROR);
-        http.respond_with(quic, id, &Response::new(413), Bytes::from_static(b"no"))
+        http.respond_with_body(quic, id, &Response::new(413), Bytes::from_static(b"no"))
             .expect("responds");
     });
-    assert_eq!(heard.body, b"no");
-    assert_eq!(heard.stopped, Some(Code::NO_ERROR));
-    talk.settle();
+    assert_eq!(log.body, b"no");
+    assert_eq!(log.stopped, Some(Code::NO_ERROR));
+    pair.assert_idle();
 }
 
 #[test]
-fn a_graceful_shutdown_loses_nothing() {
-    let mut talk = Talk::calm();
-    let first = talk.request(&get(), true);
-    talk.serve(
+fn graceful_shutdown_completes_open_requests() {
+    let mut pair = Pair::connected();
+    let first = pair.request(&get(), true);
+    pair.serve(
         "the first to arrive",
         |_, _, _, _| {},
-        |_, server| server.heard(first).request.is_some(),
+        |_, server| server.log(first).request.is_some(),
     );
-    let (http, quic) = talk.world.server.split();
+    let (http, quic) = pair.world.server.split();
     http.shutdown(quic);
-    // On its way while the server says that it will end.
-    let second = talk.request(&get(), true);
-    talk.serve(
+    // In flight while the server announces the shutdown.
+    let second = pair.request(&get(), true);
+    pair.serve(
         "the second to arrive",
         |_, _, _, _| {},
-        |_, server| server.heard(second).request.is_some(),
+        |_, server| server.log(second).request.is_some(),
     );
-    talk.serve(
+    pair.serve(
         "the warning",
         |_, _, _, _| {},
         |client, _| client.others.contains(&Event::GoAway { id: (1 << 62) - 4 }),
     );
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     assert_eq!(http.request(quic, &get(), true), Err(SendError::GoingAway));
-    let (http, quic) = talk.world.server.split();
+    let (http, quic) = pair.world.server.split();
     http.shutdown(quic);
     http.shutdown(quic);
     for id in [first, second] {
-        respond(&mut talk.world, id, &Response::new(200), "bye");
+        respond(&mut pair.world, id, &Response::new(200), "bye");
     }
-    talk.serve(
+    pair.serve(
         "the answers",
         |_, _, _, _| {},
         |client, _| {
             client.others.contains(&Event::GoAway { id: 8 })
-                && client.heard(first).ended
-                && client.heard(second).ended
+                && client.log(first).ended
+                && client.log(second).ended
         },
     );
-    assert!(talk.world.server.http().is_going_away());
-    talk.settle();
+    assert!(pair.world.server.app.is_going_away());
+    pair.assert_idle();
 }
 
 #[test]
-fn requests_after_the_last_word_can_be_repeated_elsewhere() {
-    let mut talk = Talk::calm();
-    let (http, quic) = talk.world.server.split();
+fn request_after_the_final_goaway_is_rejected() {
+    let mut pair = Pair::connected();
+    let (http, quic) = pair.world.server.split();
     http.shutdown(quic);
     http.shutdown(quic);
-    let id = talk.request(&get(), true);
-    talk.serve(
+    let id = pair.request(&get(), true);
+    pair.serve(
         "the rejection",
         |_, _, _, _| panic!("served"),
-        |client, _| client.heard(id).rejected,
+        |client, _| client.log(id).rejected,
     );
-    talk.settle();
-    assert_eq!(talk.world.server.http().counters().rejected, 1);
+    pair.assert_idle();
+    assert_eq!(pair.world.server.app.counters().rejected, 1);
 }
 
 #[test]
-fn an_idle_connection_is_small() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&get(), true);
-    talk.answer(id, |world, _, id, _| {
+fn idle_connection_takes_little_memory() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&get(), true);
+    pair.run_until_response(id, |world, _, id, _| {
         respond(world, id, &Response::new(200), "x");
     });
-    talk.settle();
-    // Longer than a connection waits before it rests.
-    talk.world.run_for(Duration::from_secs(3));
-    for end in [&mut talk.world.client, &mut talk.world.server] {
-        let (http, quic) = end.split();
+    pair.assert_idle();
+    // Longer than a connection waits before it is considered idle.
+    pair.world.run_for(Duration::from_secs(3));
+    for role in [Role::Client, Role::Server] {
+        let (http, quic) = pair.world.host(role).split();
         assert!(quic.take_rested());
         http.release();
         let size = size_of::<clearway_http3::Connection>();

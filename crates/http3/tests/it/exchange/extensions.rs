@@ -7,33 +7,33 @@ use clearway_http3::{Code, Event, Priority, Request, Response, SendError};
 use clearway_quic::stream::StreamId;
 
 use crate::common::{Setup, World, pattern};
-use crate::exchange::talk::{Talk, get, post};
+use crate::exchange::pair::{Pair, get, post};
 
 #[test]
-fn a_tunnel() {
-    let mut talk = Talk::calm();
-    let id = talk.request(&Request::connect("example.org:443"), false);
-    talk.serve(
+fn connect_opens_a_tunnel_in_both_directions() {
+    let mut pair = Pair::connected();
+    let id = pair.request(&Request::connect("example.org:443"), false);
+    pair.serve(
         "the tunnel",
         |world, _, id, request| {
             assert!(request.is_connect() && request.authority == "example.org:443");
             let (http, quic) = world.server.split();
             http.respond(quic, id, &Response::new(200), false)
                 .expect("responds");
-            assert!(http.trailers(quic, id, &[]).is_err(), "in a tunnel");
+            assert!(http.send_trailers(quic, id, &[]).is_err(), "in a tunnel");
         },
-        |client, _| client.heard(id).response.is_some(),
+        |client, _| client.log(id).response.is_some(),
     );
-    talk.client.write(id, vec![pattern(100_000)], None);
-    talk.server.write(id, vec![pattern(200_000)], None);
-    talk.serve(
+    pair.client.write(id, vec![pattern(100_000)], None);
+    pair.server.write(id, vec![pattern(200_000)], None);
+    pair.serve(
         "both ends",
         |_, _, _, _| {},
-        |client, server| client.heard(id).ended && server.heard(id).ended,
+        |client, server| client.log(id).ended && server.log(id).ended,
     );
-    assert!(talk.client.heard(id).body == pattern(200_000));
-    assert!(talk.server.heard(id).body == pattern(100_000));
-    talk.settle();
+    assert!(pair.client.log(id).body == pattern(200_000));
+    assert!(pair.server.log(id).body == pattern(100_000));
+    pair.assert_idle();
 }
 
 fn datagram_setup() -> Setup {
@@ -58,10 +58,10 @@ fn extended() -> Request {
 }
 
 #[test]
-fn extended_connect_with_datagrams() {
-    let mut talk = Talk::new(World::calm(datagram_setup()));
-    let id = talk.request(&extended().with("capsule-protocol", "?1"), false);
-    talk.serve(
+fn extended_connect_carries_datagrams() {
+    let mut pair = Pair::new(World::connected(datagram_setup()));
+    let id = pair.request(&extended().with("capsule-protocol", "?1"), false);
+    pair.serve(
         "the tunnel",
         |world, _, id, request| {
             assert_eq!(request.protocol, "connect-udp");
@@ -71,9 +71,9 @@ fn extended_connect_with_datagrams() {
             http.send_datagram(quic, id, b"from the server")
                 .expect("sends");
         },
-        |client, _| client.heard(id).response.is_some(),
+        |client, _| client.log(id).response.is_some(),
     );
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     let room = http.max_datagram_size(quic, id).expect("room");
     assert!(room > 1000);
     http.send_datagram(quic, id, &pattern(room)).expect("sends");
@@ -82,21 +82,21 @@ fn extended_connect_with_datagrams() {
         http.send_datagram(quic, StreamId::from_wire(40), b"x")
             .is_err()
     );
-    talk.world.run_for(Duration::from_millis(200));
-    let (http, quic) = talk.world.server.split();
+    pair.world.run_for(Duration::from_millis(200));
+    let (http, quic) = pair.world.server.split();
     assert_eq!(http.recv_datagram(quic), Some((id, pattern(room))));
     assert_eq!(http.recv_datagram(quic), None);
-    let (http, quic) = talk.world.client.split();
+    let (http, quic) = pair.world.client.split();
     let got = http.recv_datagram(quic);
     assert_eq!(got, Some((id, Bytes::from_static(b"from the server"))));
-    talk.client.turn(&mut talk.world.client);
-    assert!(talk.client.others.contains(&Event::DatagramReceived));
+    pair.client.process(&mut pair.world.client);
+    assert!(pair.client.others.contains(&Event::DatagramReceived));
 }
 
 #[test]
-fn what_was_not_offered_is_not_used() {
-    let mut talk = Talk::calm();
-    let (http, quic) = talk.world.client.split();
+fn extensions_that_the_peer_does_not_offer_are_unsupported() {
+    let mut pair = Pair::connected();
+    let (http, quic) = pair.world.client.split();
     assert!(matches!(
         http.request(quic, &extended(), false),
         Err(SendError::Unsupported(_))
@@ -107,20 +107,21 @@ fn what_was_not_offered_is_not_used() {
 }
 
 #[test]
-fn priorities_reach_the_scheduler() {
-    let mut talk = Talk::calm();
-    let slow = talk.request(&get().with("priority", "u=6"), true);
-    let usual = talk.request(&get(), true);
-    let quick = talk.request(&get().with("priority", "u=5"), true);
-    let (http, quic) = talk.world.client.split();
+fn responses_are_sent_in_the_order_of_their_priorities() {
+    let mut pair = Pair::connected();
+    let slow = pair.request(&get().with("priority", "u=6"), true);
+    let usual = pair.request(&get(), true);
+    let quick = pair.request(&get().with("priority", "u=5"), true);
+    let (http, quic) = pair.world.client.split();
     let first = Priority {
         urgency: 0,
         incremental: true,
     };
-    http.set_priority(quic, quick, first).expect("says so");
+    http.set_priority(quic, quick, first)
+        .expect("the request is open");
     let mut order = Vec::new();
     let ids = [slow, usual, quick];
-    talk.serve(
+    pair.serve(
         "three bodies",
         |world, server, id, _| {
             let (http, quic) = world.server.split();
@@ -130,7 +131,7 @@ fn priorities_reach_the_scheduler() {
         },
         |client, _| {
             for id in ids {
-                if client.heard(id).ended && !order.contains(&id) {
+                if client.log(id).ended && !order.contains(&id) {
                     order.push(id);
                 }
             }
@@ -138,81 +139,86 @@ fn priorities_reach_the_scheduler() {
         },
     );
     assert_eq!(order, [quick, usual, slow]);
-    talk.settle();
-    // Once a request has arrived, a change is told.
-    let late = talk.request(&post(), false);
-    talk.serve(
+    pair.assert_idle();
+    // Once a request has arrived, a change is reported.
+    let late = pair.request(&post(), false);
+    pair.serve(
         "the request",
         |_, _, _, _| {},
-        |_, server| server.heard(late).request.is_some(),
+        |_, server| server.log(late).request.is_some(),
     );
     assert_eq!(
-        talk.world.server.http().priority(late),
+        pair.world.server.app.priority(late),
         Some(Priority::default())
     );
-    let (http, quic) = talk.world.client.split();
-    http.set_priority(quic, late, first).expect("says so");
+    let (http, quic) = pair.world.client.split();
+    http.set_priority(quic, late, first)
+        .expect("the request is open");
     let changed = Event::PriorityChanged {
         stream: late,
         priority: first,
     };
-    talk.serve(
+    pair.serve(
         "the change",
         |_, _, _, _| {},
         |_, server| server.others.contains(&changed),
     );
-    assert_eq!(talk.world.server.http().priority(late), Some(first));
+    assert_eq!(pair.world.server.app.priority(late), Some(first));
 }
 
-/// A first connection for a ticket, then a request in 0-RTT while the server's
-/// settings have become what `change` makes of them.
-fn early(change: impl FnOnce(&mut clearway_http3::Config)) -> (Talk, StreamId) {
+/// Connects once for a ticket, and then sends a request in 0-RTT to a server whose configuration
+/// `change` has changed meanwhile.
+fn early(change: impl FnOnce(&mut clearway_http3::Config)) -> (Pair, StreamId) {
     let mut setup = Setup::default();
     setup.server.extended_connect = true;
-    let mut world = World::calm(setup);
+    let mut world = World::connected(setup);
     world.run_for(Duration::from_secs(1));
-    let known = *world.client.http().peer_settings().expect("settings");
+    let known = *world.client.app.peer_settings().expect("settings");
     assert!(known.enable_connect_protocol);
     world
         .client
-        .quic()
+        .connection()
         .close(clearway_quic::Instant::ZERO, 0x100, b"");
     world.run_for(Duration::from_secs(5));
     world
         .client
-        .configure(|config| config.remembered = Some(known));
-    world.server.configure(change);
+        .app
+        .configure(|config| config.remembered_settings = Some(known));
+    world.server.app.configure(change);
     world.connect();
-    assert!(world.client.quic().has_zero_rtt());
+    assert!(world.client.connection().has_zero_rtt());
     let (http, quic) = world.client.split();
     http.start(quic);
-    // Allowed by what is remembered.
+    // Allowed by the remembered settings.
     let id = http.request(quic, &extended(), false).expect("a request");
-    (Talk::new(world), id)
+    (Pair::new(world), id)
 }
 
 #[test]
-fn remembered_settings_allow_early_requests() {
-    let (mut talk, id) = early(|config| config.limits.max_field_section += 1);
-    talk.serve(
+fn remembered_settings_allow_requests_in_0rtt() {
+    let (mut pair, id) = early(|config| config.limits.max_field_section += 1);
+    pair.serve(
         "a response",
         |world, _, id, _| {
             let (http, quic) = world.server.split();
             http.respond(quic, id, &Response::new(200), false)
                 .expect("responds");
         },
-        |client, _| client.heard(id).response.is_some(),
+        |client, _| client.log(id).response.is_some(),
     );
-    assert_eq!(talk.world.client.quic().zero_rtt_accepted(), Some(true));
-    assert_eq!(talk.world.client.closed, None);
+    assert_eq!(
+        pair.world.client.connection().zero_rtt_accepted(),
+        Some(true)
+    );
+    assert_eq!(pair.world.client.app.closed, None);
 }
 
 #[test]
-fn settings_must_not_shrink_after_early_data() {
-    let (mut talk, _) = early(|config| config.limits.max_field_section -= 1);
-    let code = talk.world.own_close_code(clearway_quic::Role::Client);
+fn settings_below_the_remembered_ones_close_the_connection_after_0rtt() {
+    let (mut pair, _) = early(|config| config.limits.max_field_section -= 1);
+    let code = pair.world.own_close_code(clearway_quic::Role::Client);
     assert_eq!(code, Some(Code::SETTINGS_ERROR));
-    let (mut talk, _) = early(|config| config.qpack_max_table_capacity *= 2);
-    let code = talk.world.own_close_code(clearway_quic::Role::Client);
+    let (mut pair, _) = early(|config| config.qpack_max_table_capacity *= 2);
+    let code = pair.world.own_close_code(clearway_quic::Role::Client);
     assert_eq!(code, Some(Code::QPACK_DECODER_STREAM_ERROR));
 }

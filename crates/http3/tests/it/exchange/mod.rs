@@ -1,6 +1,6 @@
-//! Requests and responses between two ends of ours.
+//! Requests and responses between two HTTP/3 endpoints.
 
-pub(crate) mod talk;
+pub(crate) mod pair;
 
 mod bodies;
 mod endings;

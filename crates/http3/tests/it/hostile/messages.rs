@@ -1,48 +1,48 @@
-//! Messages that are malformed or cut short: the stream fails with the exact code,
-//! the connection goes on (RFC 9114 §4.1.2).
+//! Malformed and incomplete messages: the stream fails with the exact code, and the connection
+//! stays open (RFC 9114 §4.1.2).
 
 use clearway_http3::{BodyError, Code, Event, Request};
 use clearway_quic::Role;
 
 use crate::common::Setup;
-use crate::hostile::forger::*;
+use crate::hostile::hostile_peer::*;
 
-/// The stream is refused both ways with this code, nobody hears of a request, and
-/// the connection goes on.
-fn refused(bytes: &[u8], code: Code, what: &str) {
-    let mut duel = Duel::new(Role::Client);
-    let id = duel.whole(bytes);
-    let (reset, _) = duel.refusal(id);
+/// Checks that the stream is reset with this code, that no request is reported, and that the
+/// connection stays open.
+fn assert_rejected(bytes: &[u8], code: Code, what: &str) {
+    let mut test = HostileTest::new(Role::Client);
+    let id = test.bidi_with_end(bytes);
+    let (reset, _) = test.reset_and_stop_codes(id);
     assert_eq!(reset, Some(code), "{what}");
-    let events = duel.events();
-    let heard = events
+    let events = test.events();
+    let reported = events
         .iter()
         .any(|event| matches!(event, Event::Request { .. }));
-    assert!(!heard, "{what}: {events:?}");
-    assert_eq!(duel.world.server.http().counters().malformed, 1, "{what}");
-    assert_eq!(duel.world.server.http().open_requests(), 0, "{what}");
-    duel.assert_serves();
+    assert!(!reported, "{what}: {events:?}");
+    assert_eq!(test.world.server.app.counters().malformed, 1, "{what}");
+    assert_eq!(test.world.server.app.open_requests(), 0, "{what}");
+    test.assert_serves();
 }
 
 #[test]
-fn malformed_requests() {
+fn malformed_requests_are_reset_with_message_error() {
     let get = request("GET");
     let with = |more: &[(&'static str, &'static str)]| headers(&[&get[..], more].concat());
     let cases = [
         ("no pseudo-header fields", headers(&[("a", "b")])),
-        ("nothing", headers(&[])),
+        ("no fields", headers(&[])),
         ("no :path", headers(&get[..3])),
-        ("one twice", with(&[(":path", "/")])),
+        ("a duplicate pseudo-header field", with(&[(":path", "/")])),
         (
-            "one after a field",
+            "a pseudo-header field after a field",
             with(&[("a", "b"), (":scheme", "https")]),
         ),
         (
-            "an unknown one",
+            "an undefined pseudo-header field",
             headers(&[&[(":what", "x")], &get[..]].concat()),
         ),
         (
-            "a response's",
+            "a pseudo-header field of responses",
             headers(&[&[(":status", "200")], &get[..]].concat()),
         ),
         ("an uppercase name", with(&[("Accept", "x")])),
@@ -53,15 +53,21 @@ fn malformed_requests() {
         ),
         ("te", with(&[("te", "gzip")])),
         ("a line break", with(&[("a", "b\r\nc: d")])),
-        ("another host", with(&[("host", "elsewhere")])),
+        ("a host field that differs", with(&[("host", "elsewhere")])),
         (
             "two lengths",
             with(&[("content-length", "1"), ("content-length", "2")]),
         ),
-        ("no length", with(&[("content-length", "x")])),
-        ("an unannounced body", with(&[("content-length", "1")])),
         (
-            "extended CONNECT unasked",
+            "an invalid content-length",
+            with(&[("content-length", "x")]),
+        ),
+        (
+            "a content-length without a body",
+            with(&[("content-length", "1")]),
+        ),
+        (
+            "extended CONNECT that was not offered",
             headers(&[
                 (":method", "CONNECT"),
                 (":protocol", "websocket"),
@@ -72,22 +78,22 @@ fn malformed_requests() {
         ),
     ];
     for (what, bytes) in cases {
-        refused(&bytes, Code::MESSAGE_ERROR, what);
+        assert_rejected(&bytes, Code::MESSAGE_ERROR, what);
     }
 }
 
 #[test]
-fn a_stream_without_a_request() {
-    refused(&[], Code::REQUEST_INCOMPLETE, "nothing at all");
-    refused(
+fn stream_without_a_request_is_request_incomplete() {
+    assert_rejected(&[], Code::REQUEST_INCOMPLETE, "no frame");
+    assert_rejected(
         &frame(RESERVED, b"x"),
         Code::REQUEST_INCOMPLETE,
-        "only grease",
+        "only a reserved frame",
     );
 }
 
 #[test]
-fn bodies_that_contradict_their_length() {
+fn body_that_contradicts_content_length_fails_the_read() {
     let post = |length: &'static str| {
         headers(&[&request("POST")[..], &[("content-length", length)]].concat())
     };
@@ -103,62 +109,62 @@ fn bodies_that_contradict_their_length() {
             [frame(DATA, b"1234"), headers(&[("a", "b")])].concat(),
         ),
     ] {
-        let mut duel = Duel::new(Role::Client);
-        let id = duel.whole(&[post("5"), body].concat());
-        let read = duel.read_all(id);
+        let mut test = HostileTest::new(Role::Client);
+        let id = test.bidi_with_end(&[post("5"), body].concat());
+        let read = test.read_all(id);
         assert!(
             matches!(read, Err(BodyError::Failed(error)) if error.code == Code::MESSAGE_ERROR),
             "{what}: {read:?}"
         );
-        let (reset, _) = duel.refusal(id);
+        let (reset, _) = test.reset_and_stop_codes(id);
         assert_eq!(reset, Some(Code::MESSAGE_ERROR), "{what}");
-        duel.assert_serves();
+        test.assert_serves();
     }
-    let mut duel = Duel::new(Role::Client);
+    let mut test = HostileTest::new(Role::Client);
     let exact = [
         post("5"),
         frame(DATA, b"123"),
         frame(RESERVED, b"9"),
         frame(DATA, b"45"),
     ];
-    let id = duel.whole(&exact.concat());
-    assert_eq!(duel.read_all(id), Ok(b"12345".to_vec()));
+    let id = test.bidi_with_end(&exact.concat());
+    assert_eq!(test.read_all(id), Ok(b"12345".to_vec()));
 }
 
 #[test]
-fn malformed_trailers() {
+fn malformed_trailers_fail_the_read() {
     for trailers in [
         headers(&[(":path", "/")]),
         headers(&[(":status", "200")]),
         headers(&[("content-length", "0")]),
         headers(&[("Upper", "x")]),
     ] {
-        let mut duel = Duel::new(Role::Client);
-        let id = duel.whole(&[get(), frame(DATA, b"x"), trailers].concat());
-        let read = duel.read_all(id);
+        let mut test = HostileTest::new(Role::Client);
+        let id = test.bidi_with_end(&[get(), frame(DATA, b"x"), trailers].concat());
+        let read = test.read_all(id);
         assert!(
             matches!(read, Err(BodyError::Failed(error)) if error.code == Code::MESSAGE_ERROR),
             "{read:?}"
         );
-        duel.assert_serves();
+        test.assert_serves();
     }
 }
 
-/// What a client makes of a response.
-fn answered(request: &Request, bytes: &[u8]) -> (Vec<Event>, Result<Vec<u8>, BodyError>) {
-    let mut duel = Duel::new(Role::Server);
-    let id = duel.ask(request);
-    duel.write(id, bytes);
-    duel.finish(id);
-    let mut events = duel.events();
-    let read = duel.read_all(id);
-    events.extend(duel.events());
-    assert_eq!(duel.world.client.closed, None);
+/// Sends `bytes` in response to a request, and returns what the client reports and reads.
+fn response_outcome(request: &Request, bytes: &[u8]) -> (Vec<Event>, Result<Vec<u8>, BodyError>) {
+    let mut test = HostileTest::new(Role::Server);
+    let id = test.send_request(request);
+    test.write(id, bytes);
+    test.finish(id);
+    let mut events = test.events();
+    let read = test.read_all(id);
+    events.extend(test.events());
+    assert_eq!(test.world.client.app.closed, None);
     (events, read)
 }
 
 #[test]
-fn malformed_responses() {
+fn malformed_responses_fail_with_message_error() {
     let get = Request::get("localhost", "/");
     let head = Request::new("HEAD", "localhost", "/");
     let data = || frame(DATA, b"x");
@@ -170,7 +176,7 @@ fn malformed_responses() {
         ("status 101", &get, headers(&[(":status", "101")])),
         ("status 99", &get, headers(&[(":status", "099")])),
         (
-            "two",
+            "two :status fields",
             &get,
             headers(&[(":status", "200"), (":status", "200")]),
         ),
@@ -180,13 +186,13 @@ fn malformed_responses() {
             headers(&[(":status", "200"), ("te", "trailers")]),
         ),
         ("interim only", &get, headers(&[(":status", "103")])),
-        ("nothing", &get, vec![]),
+        ("no fields", &get, vec![]),
         ("204 with content", &get, no_content("204")),
         ("304 with content", &get, no_content("304")),
         ("HEAD with content", &head, [ok(), data()].concat()),
     ];
     for (what, request, bytes) in cases {
-        let (events, read) = answered(request, &bytes);
+        let (events, read) = response_outcome(request, &bytes);
         let failed = events.iter().any(|event| {
             matches!(event, Event::Failed { error, .. } if error.code == Code::MESSAGE_ERROR)
         });
@@ -196,21 +202,21 @@ fn malformed_responses() {
 }
 
 #[test]
-fn a_second_final_response_is_malformed_trailers() {
+fn second_final_response_is_treated_as_malformed_trailers() {
     let get = Request::get("localhost", "/");
-    let (_, read) = answered(&get, &[ok(), ok()].concat());
+    let (_, read) = response_outcome(&get, &[ok(), ok()].concat());
     assert!(matches!(read, Err(BodyError::Failed(e)) if e.code == Code::MESSAGE_ERROR));
 }
 
 #[test]
-fn lengths_of_responses_without_content_say_nothing() {
+fn content_length_of_a_head_response_is_ignored() {
     let head = Request::new("HEAD", "localhost", "/");
     let length = [(":status", "200"), ("content-length", "1000")];
-    let (events, _) = answered(&head, &headers(&length));
+    let (events, _) = response_outcome(&head, &headers(&length));
     let whole = |event: &Event| matches!(event, Event::Response { end: true, .. });
     assert!(events.iter().any(whole), "{events:?}");
     let get = Request::get("localhost", "/");
-    let (events, read) = answered(&get, &headers(&length));
+    let (events, read) = response_outcome(&get, &headers(&length));
     let failed = events
         .iter()
         .any(|event| matches!(event, Event::Failed { .. }));
@@ -218,13 +224,13 @@ fn lengths_of_responses_without_content_say_nothing() {
 }
 
 #[test]
-fn endless_interim_responses() {
-    let mut duel = Duel::new(Role::Server);
-    let id = duel.ask(&Request::get("localhost", "/"));
+fn endless_interim_responses_fail_the_request() {
+    let mut test = HostileTest::new(Role::Server);
+    let id = test.send_request(&Request::get("localhost", "/"));
     for _ in 0..40 {
-        duel.write(id, &headers(&[(":status", "103")]));
+        test.write(id, &headers(&[(":status", "103")]));
     }
-    let events = duel.events();
+    let events = test.events();
     let limit = clearway_http3::Limits::default().max_informational;
     let told = events
         .iter()
@@ -233,11 +239,11 @@ fn endless_interim_responses() {
     assert!(events.iter().any(|event| {
         matches!(event, Event::Failed { error, .. } if error.code == Code::EXCESSIVE_LOAD)
     }));
-    assert_eq!(duel.refusal(id).1, Some(Code::EXCESSIVE_LOAD));
+    assert_eq!(test.reset_and_stop_codes(id).1, Some(Code::EXCESSIVE_LOAD));
 }
 
 #[test]
-fn header_sections_beyond_the_limit() {
+fn oversized_request_is_answered_with_431_and_oversized_response_fails() {
     let mut setup = Setup::default();
     setup.server.limits.max_field_section = 200;
     setup.client.limits.max_field_section = 200;
@@ -245,26 +251,25 @@ fn header_sections_beyond_the_limit() {
     let many: Vec<(&str, &str)> = (0..10).map(|_| ("x-many", value)).collect();
     // Too many bytes to buffer, and too many only once decoded.
     for more in [&many[..], &[("accept", "*/*"); 2]] {
-        let mut duel = Duel::with(Role::Client, setup.clone());
-        let id = duel.whole(&headers(&[&request("GET")[..], more].concat()));
-        let (bytes, ended) = duel.heard(id);
+        let mut test = HostileTest::with(Role::Client, setup.clone());
+        let id = test.bidi_with_end(&headers(&[&request("GET")[..], more].concat()));
+        let (bytes, ended) = test.received(id);
         assert!(ended && !bytes.is_empty(), "an answer");
-        assert_eq!(duel.world.server.http().counters().too_large, 1);
-        assert_eq!(duel.world.server.http().open_requests(), 0);
+        assert_eq!(test.world.server.app.counters().too_large, 1);
+        assert_eq!(test.world.server.app.open_requests(), 0);
     }
-    let mut duel = Duel::with(Role::Server, setup);
-    let id = duel.ask(&Request::get("a", "/"));
-    duel.write(id, &headers(&[&[(":status", "200")], &many[..]].concat()));
-    let events = duel.events();
+    let mut test = HostileTest::with(Role::Server, setup);
+    let id = test.send_request(&Request::get("a", "/"));
+    test.write(id, &headers(&[&[(":status", "200")], &many[..]].concat()));
+    let events = test.events();
     assert!(events.iter().any(|event| {
         matches!(event, Event::Failed { error, .. } if error.code == Code::MESSAGE_ERROR)
     }));
 }
 
-/// A client that reads hears that its response is not whole, also when the end came
-/// before it read.
+/// A read fails if the response is incomplete, even if the end arrived before the read.
 #[test]
-fn response_shorter_than_announced_fails_the_read() {
+fn response_shorter_than_content_length_fails_the_read() {
     let get = Request::get("localhost", "/");
     let head = headers(&[(":status", "200"), ("content-length", "5")]);
     for (what, bytes) in [
@@ -274,23 +279,23 @@ fn response_shorter_than_announced_fails_the_read() {
             [head, frame(DATA, b"1"), frame(DATA, b"23")].concat(),
         ),
     ] {
-        let mut duel = Duel::new(Role::Server);
-        let id = duel.ask(&get);
-        duel.write(id, &bytes);
-        duel.run();
-        duel.finish(id);
-        duel.run();
-        let read = duel.read_all(id);
+        let mut test = HostileTest::new(Role::Server);
+        let id = test.send_request(&get);
+        test.write(id, &bytes);
+        test.run();
+        test.finish(id);
+        test.run();
+        let read = test.read_all(id);
         assert!(
             matches!(read, Err(BodyError::Failed(error)) if error.code == Code::MESSAGE_ERROR),
             "{what}: {read:?}"
         );
     }
-    let mut duel = Duel::new(Role::Server);
-    let id = duel.ask(&get);
-    duel.write(id, &headers(&[(":status", "200"), ("content-length", "5")]));
-    duel.run();
-    duel.finish(id);
-    let read = duel.read_all(id);
+    let mut test = HostileTest::new(Role::Server);
+    let id = test.send_request(&get);
+    test.write(id, &headers(&[(":status", "200"), ("content-length", "5")]));
+    test.run();
+    test.finish(id);
+    let read = test.read_all(id);
     assert!(matches!(read, Err(BodyError::Failed(_))), "{read:?}");
 }

@@ -1,7 +1,7 @@
-//! A peer that breaks HTTP/3 on purpose, over a transport that keeps its rules:
-//! it writes what it likes on its streams, and we look at what it hears.
+//! A peer that violates HTTP/3 over a transport that works: it writes raw bytes on its streams, and
+//! the tests check what it receives.
 
-pub(crate) mod forger;
+pub(crate) mod hostile_peer;
 
 mod connection_errors;
 mod deadlines;

@@ -1,17 +1,17 @@
-//! Priorities of requests that come to nothing, or come late (RFC 9218 §7).
+//! Priorities of requests that fail or arrive late (RFC 9218 §7).
 
 use clearway_http3::{Code, Config, Event, Limits, Priority};
 use clearway_quic::Role;
 
-use crate::hostile::forger::{
+use crate::hostile::hostile_peer::{
     DATA, HEADERS, PRIORITY_UPDATE, frame, get, headers, request as fields, varints,
 };
-use crate::memory::{End, request};
+use crate::memory::{MemoryEndpoint, request};
 
-/// Priorities that are remembered ahead of their requests.
+/// How many priorities are remembered before their requests arrive.
 const EARLY: usize = 2;
 
-fn server() -> End {
+fn server() -> MemoryEndpoint {
     let config = Config {
         limits: Limits {
             max_early_priorities: EARLY,
@@ -21,25 +21,27 @@ fn server() -> End {
         },
         ..Config::default()
     };
-    End::with(Role::Server, config)
+    MemoryEndpoint::with(Role::Server, config)
 }
 
-fn update(server: &mut End, n: u64, urgency: u8) -> Vec<Event> {
+fn update(server: &mut MemoryEndpoint, n: u64, urgency: u8) -> Vec<Event> {
     let control = server.uni(0);
     let value = format!("u={urgency}");
     let payload = [varints(&[request(n).as_u64()]), value.into_bytes()].concat();
-    server.wire.feed(control, &frame(PRIORITY_UPDATE, &payload));
-    server.turn()
+    server
+        .transport
+        .feed(control, &frame(PRIORITY_UPDATE, &payload));
+    server.process()
 }
 
-fn urgency(server: &End, n: u64) -> Option<u8> {
+fn urgency(server: &MemoryEndpoint, n: u64) -> Option<u8> {
     let priority = server.http.priority(request(n));
     priority.map(|Priority { urgency, .. }| urgency)
 }
 
-/// Every way in which a request ends before it is one.
+/// How a request fails before it is reported to the application.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum Failure {
     Malformed,
     Incomplete,
     Reset,
@@ -48,47 +50,47 @@ enum Fate {
     AfterGoaway,
 }
 
-/// The request comes to nothing.
-fn fail(server: &mut End, n: u64, how: Fate) {
+/// Makes the request fail.
+fn fail(server: &mut MemoryEndpoint, n: u64, how: Failure) {
     let id = request(n);
     match how {
-        Fate::Malformed => server.wire.feed(id, &headers(&[("no", "method")])),
-        Fate::Incomplete => server.wire.feed_end(id),
-        Fate::Reset => {
-            server.wire.feed(id, &get()[..5]);
-            server.turn();
-            server.wire.feed_reset(id, Code::REQUEST_CANCELLED.0);
+        Failure::Malformed => server.transport.feed(id, &headers(&[("no", "method")])),
+        Failure::Incomplete => server.transport.feed_end(id),
+        Failure::Reset => {
+            server.transport.feed(id, &get()[..5]);
+            server.process();
+            server.transport.feed_reset(id, Code::REQUEST_CANCELLED.0);
         }
-        Fate::TooLarge => server.wire.feed(id, &frame(HEADERS, &[0; 1_001])),
-        Fate::TooMany | Fate::AfterGoaway => server.wire.feed(id, &get()),
+        Failure::TooLarge => server.transport.feed(id, &frame(HEADERS, &[0; 1_001])),
+        Failure::TooMany | Failure::AfterGoaway => server.transport.feed(id, &get()),
     }
-    let heard = server.turn();
-    assert_eq!(heard, [], "{how:?}");
+    let events = server.process();
+    assert_eq!(events, [], "{how:?}");
 }
 
 #[test]
-fn priority_update_for_a_request_that_comes_to_nothing_is_forgotten() {
+fn priority_of_a_failed_request_is_dropped() {
     for how in [
-        Fate::Malformed,
-        Fate::Incomplete,
-        Fate::Reset,
-        Fate::TooLarge,
-        Fate::TooMany,
-        Fate::AfterGoaway,
+        Failure::Malformed,
+        Failure::Incomplete,
+        Failure::Reset,
+        Failure::TooLarge,
+        Failure::TooMany,
+        Failure::AfterGoaway,
     ] {
         let mut server = server();
         let mut next = 0;
-        if matches!(how, Fate::TooMany) {
+        if matches!(how, Failure::TooMany) {
             for n in 0..3 {
-                server.wire.feed(request(n), &get());
+                server.transport.feed(request(n), &get());
             }
-            assert_eq!(server.turn().len(), 3);
+            assert_eq!(server.process().len(), 3);
             next = 3;
         }
-        if matches!(how, Fate::AfterGoaway) {
-            // First that the end is near, then where it is.
-            server.http.shutdown(&mut server.wire);
-            server.http.shutdown(&mut server.wire);
+        if matches!(how, Failure::AfterGoaway) {
+            // The first GOAWAY announces the shutdown, the second the last request.
+            server.http.shutdown(&mut server.transport);
+            server.http.shutdown(&mut server.transport);
         }
         for n in next..next + 5 {
             update(&mut server, n, 1);
@@ -105,10 +107,10 @@ fn priority_update_for_a_request_that_comes_to_nothing_is_forgotten() {
     }
 }
 
-/// A priority that came ahead of its request, or between its first byte and its header
-/// section, says more than the header section does.
+/// A PRIORITY_UPDATE that arrives before the header section overrides its Priority field, also
+/// between the first byte and the header section.
 #[test]
-fn priority_update_before_the_header_section_wins_over_its_field() {
+fn priority_update_before_the_header_section_overrides_its_field() {
     let mut asked = Vec::from(fields("GET"));
     asked.push(("priority", "u=5"));
     let asked = headers(&asked);
@@ -117,24 +119,28 @@ fn priority_update_before_the_header_section_wins_over_its_field() {
         if ahead {
             assert_eq!(update(&mut server, 0, 1), []);
         }
-        server.wire.feed(request(0), &asked[..5]);
-        assert_eq!(server.turn(), []);
+        server.transport.feed(request(0), &asked[..5]);
+        assert_eq!(server.process(), []);
         if !ahead {
-            // Nobody has heard of the request whose priority changes.
+            // The application has not seen the request yet.
             assert_eq!(update(&mut server, 0, 1), []);
         }
-        server.wire.feed(request(0), &asked[5..]);
-        let heard = server.turn();
-        assert!(matches!(heard[..], [Event::Request { .. }]), "{heard:?}");
+        server.transport.feed(request(0), &asked[5..]);
+        let events = server.process();
+        assert!(matches!(events[..], [Event::Request { .. }]), "{events:?}");
         assert_eq!(urgency(&server, 0), Some(1), "{ahead}");
-        // From here on it is a change.
-        let heard = update(&mut server, 0, 7);
-        assert!(matches!(heard[..], [Event::PriorityChanged { .. }]));
+        // From here on, a change is reported.
+        let events = update(&mut server, 0, 7);
+        assert!(matches!(events[..], [Event::PriorityChanged { .. }]));
         assert_eq!(urgency(&server, 0), Some(7));
     }
     let mut server = server();
-    server.wire.feed(request(0), &asked);
-    server.wire.feed(request(0), &frame(DATA, b"x"));
-    server.turn();
-    assert_eq!(urgency(&server, 0), Some(5), "what the field says");
+    server.transport.feed(request(0), &asked);
+    server.transport.feed(request(0), &frame(DATA, b"x"));
+    server.process();
+    assert_eq!(
+        urgency(&server, 0),
+        Some(5),
+        "the priority in the header section"
+    );
 }

@@ -1,6 +1,6 @@
-//! What follows a header section is looked at as soon as it is there, whether or not
-//! the application reads it: a frame that has no place ends the connection with the
-//! exact code, also when the request was answered before (RFC 9114 §4.1, §7.1, §7.2).
+//! What follows a header section is checked as soon as it arrives, whether or not the application
+//! reads it: a frame that is not allowed closes the connection with the exact code, even after the
+//! response (RFC 9114 §4.1, §7.1, §7.2).
 
 use bytes::Bytes;
 use clearway_http3::{BodyError, Code, Event, Response};
@@ -8,10 +8,10 @@ use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 
 use crate::common::Setup;
-use crate::hostile::forger::*;
+use crate::hostile::hostile_peer::*;
 
-/// Frames with no place behind a request's header section, and what they are due.
-fn wrong_after_headers() -> Vec<(&'static str, Vec<u8>, Code)> {
+/// Frames that are not allowed after the header section of a request, and the expected codes.
+fn invalid_after_headers() -> Vec<(&'static str, Vec<u8>, Code)> {
     let unexpected = Code::FRAME_UNEXPECTED;
     let trailers = || headers(&[("a", "b")]);
     let mut cases: Vec<(&'static str, Vec<u8>, Code)> = [
@@ -52,7 +52,7 @@ fn wrong_after_headers() -> Vec<(&'static str, Vec<u8>, Code)> {
             Code::QPACK_DECOMPRESSION_FAILED,
         ),
         (
-            "trailers that refer to a dynamic entry that is not",
+            "trailers that refer to a missing dynamic table entry",
             frame(HEADERS, &[0, 0, 0x80]),
             Code::QPACK_DECOMPRESSION_FAILED,
         ),
@@ -60,8 +60,8 @@ fn wrong_after_headers() -> Vec<(&'static str, Vec<u8>, Code)> {
     cases
 }
 
-/// A frame that the end of the stream cuts.
-fn cut_by_the_end() -> Vec<(&'static str, Vec<u8>)> {
+/// Frames that are incomplete at the end of the stream.
+fn truncated_frames() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("half a type", vec![0x40]),
         ("a type without a length", vec![0x01]),
@@ -73,182 +73,182 @@ fn cut_by_the_end() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The server's application has answered without looking at the rest.
-fn answer(duel: &mut Duel, id: StreamId) {
-    let (http, quic) = duel.world.server.split();
+/// Sends a response from the server's application, which does not read the rest of the request.
+fn respond(test: &mut HostileTest, id: StreamId) {
+    let (http, quic) = test.world.server.split();
     let body = Bytes::from_static(b"fine");
-    http.respond_with(quic, id, &Response::new(200), body)
+    http.respond_with_body(quic, id, &Response::new(200), body)
         .expect("responds");
     http.stop(quic, id, Code::NO_ERROR);
 }
 
 #[test]
-fn wrong_frame_after_headers_closes_the_connection_while_nobody_reads() {
-    for (what, bytes, code) in wrong_after_headers() {
-        let mut duel = Duel::new(Role::Client);
-        duel.bidi(&[get(), bytes].concat());
-        assert_eq!(duel.closed(), Some(code), "{what}");
+fn invalid_frame_after_unread_headers_closes_the_connection() {
+    for (what, bytes, code) in invalid_after_headers() {
+        let mut test = HostileTest::new(Role::Client);
+        test.bidi(&[get(), bytes].concat());
+        assert_eq!(test.close_code(), Some(code), "{what}");
     }
 }
 
 #[test]
-fn wrong_frame_that_comes_later_closes_the_connection_while_nobody_reads() {
-    for (what, bytes, code) in wrong_after_headers() {
-        let mut duel = Duel::new(Role::Client);
-        let id = duel.bidi(&get());
-        duel.run();
-        duel.write(id, &bytes);
-        assert_eq!(duel.closed(), Some(code), "{what}");
+fn invalid_frame_that_arrives_later_closes_the_connection_without_a_read() {
+    for (what, bytes, code) in invalid_after_headers() {
+        let mut test = HostileTest::new(Role::Client);
+        let id = test.bidi(&get());
+        test.run();
+        test.write(id, &bytes);
+        assert_eq!(test.close_code(), Some(code), "{what}");
     }
 }
 
 #[test]
-fn wrong_frame_after_the_answer_closes_the_connection() {
-    for (what, bytes, code) in wrong_after_headers() {
-        let mut duel = Duel::new(Role::Client);
-        let id = duel.bidi(&get());
-        duel.run();
-        answer(&mut duel, id);
-        duel.run();
-        assert_eq!(duel.world.server.http().open_requests(), 0, "{what}");
-        duel.write(id, &bytes);
-        assert_eq!(duel.closed(), Some(code), "{what}");
+fn invalid_frame_after_the_response_closes_the_connection() {
+    for (what, bytes, code) in invalid_after_headers() {
+        let mut test = HostileTest::new(Role::Client);
+        let id = test.bidi(&get());
+        test.run();
+        respond(&mut test, id);
+        test.run();
+        assert_eq!(test.world.server.app.open_requests(), 0, "{what}");
+        test.write(id, &bytes);
+        assert_eq!(test.close_code(), Some(code), "{what}");
     }
 }
 
 #[test]
-fn wrong_frame_behind_an_unread_body_closes_the_connection_once_the_body_is_dropped() {
-    for (what, bytes, code) in wrong_after_headers() {
-        let mut duel = Duel::new(Role::Client);
+fn invalid_frame_after_an_unread_body_closes_the_connection_once_it_is_discarded() {
+    for (what, bytes, code) in invalid_after_headers() {
+        let mut test = HostileTest::new(Role::Client);
         let body = frame(DATA, &[7; 3000]);
-        let id = duel.bidi(&[get(), body.clone(), body, bytes].concat());
-        duel.run();
-        answer(&mut duel, id);
-        assert_eq!(duel.closed(), Some(code), "{what}");
+        let id = test.bidi(&[get(), body.clone(), body, bytes].concat());
+        test.run();
+        respond(&mut test, id);
+        assert_eq!(test.close_code(), Some(code), "{what}");
     }
 }
 
 #[test]
-fn end_within_a_frame_closes_the_connection_while_nobody_reads() {
-    for (what, bytes) in cut_by_the_end() {
+fn end_within_a_frame_closes_the_connection_without_a_read() {
+    for (what, bytes) in truncated_frames() {
         let error = Some(Code::FRAME_ERROR);
-        let mut duel = Duel::new(Role::Client);
-        duel.whole(&[get(), bytes.clone()].concat());
-        assert_eq!(duel.closed(), error, "{what}");
-        let mut duel = Duel::new(Role::Client);
-        let id = duel.bidi(&get());
-        duel.run();
-        answer(&mut duel, id);
-        duel.write(id, &bytes);
-        duel.finish(id);
-        assert_eq!(duel.closed(), error, "{what}, after the answer");
+        let mut test = HostileTest::new(Role::Client);
+        test.bidi_with_end(&[get(), bytes.clone()].concat());
+        assert_eq!(test.close_code(), error, "{what}");
+        let mut test = HostileTest::new(Role::Client);
+        let id = test.bidi(&get());
+        test.run();
+        respond(&mut test, id);
+        test.write(id, &bytes);
+        test.finish(id);
+        assert_eq!(test.close_code(), error, "{what}, after the response");
     }
-    let mut duel = Duel::new(Role::Client);
+    let mut test = HostileTest::new(Role::Client);
     let half = &frame(DATA, b"four")[..4];
-    let id = duel.whole(&[&get()[..], half].concat());
-    duel.run();
-    answer(&mut duel, id);
+    let id = test.bidi_with_end(&[&get()[..], half].concat());
+    test.run();
+    respond(&mut test, id);
     let error = Some(Code::FRAME_ERROR);
-    assert_eq!(duel.closed(), error, "half a DATA frame, dropped");
+    assert_eq!(test.close_code(), error, "half a DATA frame, discarded");
 }
 
 #[test]
-fn wrong_frame_after_a_response_closes_the_connection_while_nobody_reads() {
-    for (what, bytes, code) in wrong_after_headers() {
-        let pushed = bytes[0] == PUSH_PROMISE as u8;
-        let code = if pushed { Code::ID_ERROR } else { code };
-        let mut duel = Duel::new(Role::Server);
-        let id = duel.ask(&clearway_http3::Request::get("localhost", "/"));
-        duel.write(id, &[ok(), bytes].concat());
-        assert_eq!(duel.closed(), Some(code), "{what}");
+fn invalid_frame_in_a_response_closes_the_connection_without_a_read() {
+    for (what, bytes, code) in invalid_after_headers() {
+        let is_push = bytes[0] == PUSH_PROMISE as u8;
+        let code = if is_push { Code::ID_ERROR } else { code };
+        let mut test = HostileTest::new(Role::Server);
+        let id = test.send_request(&clearway_http3::Request::get("localhost", "/"));
+        test.write(id, &[ok(), bytes].concat());
+        assert_eq!(test.close_code(), Some(code), "{what}");
     }
 }
 
-/// What nobody wants is passed over to its end, without a STOP_SENDING that the
-/// client need not hear, and costs nothing.
+/// The rest of a request is discarded to its end, without STOP_SENDING and at no cost for the
+/// client.
 #[test]
-fn rest_of_an_answered_request_is_passed_over() {
-    let mut duel = Duel::new(Role::Client);
-    let id = duel.bidi(&get());
-    duel.run();
-    answer(&mut duel, id);
+fn rest_of_an_answered_request_is_discarded() {
+    let mut test = HostileTest::new(Role::Client);
+    let id = test.bidi(&get());
+    test.run();
+    respond(&mut test, id);
     let rest = [
         frame(DATA, &[7; 1000]),
         frame(RESERVED, b"x"),
         headers(&[("a", "b")]),
     ];
-    duel.write(id, &rest.concat());
-    duel.finish(id);
-    let (reset, stopped) = duel.refusal(id);
+    test.write(id, &rest.concat());
+    test.finish(id);
+    let (reset, stopped) = test.reset_and_stop_codes(id);
     assert_eq!((reset, stopped), (None, None));
-    assert_eq!(duel.world.server.http().open_requests(), 0);
-    duel.assert_serves();
+    assert_eq!(test.world.server.app.open_requests(), 0);
+    test.assert_serves();
 }
 
-/// A body that nobody wants is stopped before much of it was sent for nothing.
+/// An unwanted body is stopped before much of it was sent.
 #[test]
-fn large_body_of_an_answered_request_is_stopped() {
-    let mut duel = Duel::new(Role::Client);
+fn body_of_an_answered_request_is_stopped() {
+    let mut test = HostileTest::new(Role::Client);
     let mut post = headers(&request("POST"));
     post.extend(frame(DATA, &[])[..1].iter());
     post.extend(varints(&[10 << 20]));
-    let id = duel.bidi(&post);
-    duel.run();
-    answer(&mut duel, id);
+    let id = test.bidi(&post);
+    test.run();
+    respond(&mut test, id);
     let mut written = 0;
-    while duel.refusal(id).1.is_none() {
+    while test.reset_and_stop_codes(id).1.is_none() {
         assert!(written < 1 << 20, "never stopped");
-        let quic = duel.world.client.quic();
+        let quic = test.world.client.connection();
         written += quic.write(id, &[0; 8192]).unwrap_or(0);
     }
     assert!(written <= 128 << 10, "stopped after {written} bytes");
-    let memory = duel.world.server.http().memory();
+    let memory = test.world.server.app.memory();
     assert!(memory < 16 << 10, "{memory} bytes");
-    duel.assert_serves();
+    test.assert_serves();
 }
 
-/// The application is told of a reset at once, also behind data it has not read, and
-/// what was cut short never looks whole.
+/// A reset is reported at once, even if there is unread data, and an incomplete body never seems
+/// complete.
 #[test]
-fn reset_is_told_while_nobody_reads() {
+fn reset_is_reported_without_a_read() {
     for body in [vec![], frame(DATA, &[7; 3000]), vec![0, 10, 1]] {
-        let mut duel = Duel::new(Role::Client);
-        let id = duel.bidi(&[get(), body].concat());
-        duel.run();
-        let asked = duel.events();
+        let mut test = HostileTest::new(Role::Client);
+        let id = test.bidi(&[get(), body].concat());
+        test.run();
+        let requests = test.events();
         assert!(
-            matches!(asked[..], [.., Event::Request { .. }]),
-            "{asked:?}"
+            matches!(requests[..], [.., Event::Request { .. }]),
+            "{requests:?}"
         );
-        duel.reset(id, 0x10c);
-        let events = duel.events();
+        test.reset(id, 0x10c);
+        let events = test.events();
         let code = Code::REQUEST_CANCELLED;
         assert!(
             events.contains(&Event::Reset { stream: id, code }),
             "{events:?}"
         );
-        assert_eq!(duel.world.server.http().counters().abandoned, 1);
+        assert_eq!(test.world.server.app.counters().abandoned, 1);
         for _ in 0..2 {
-            assert_eq!(duel.read_all(id), Err(BodyError::Reset(code)));
+            assert_eq!(test.read_all(id), Err(BodyError::Reset(code)));
         }
     }
 }
 
-/// Back-pressure holds: what stands behind a body that nobody has read is not read.
+/// Back-pressure works: data after an unread body is not read from the transport.
 #[test]
-fn unread_body_stays_with_the_client() {
-    let mut duel = Duel::with(Role::Client, Setup::default());
+fn unread_body_is_limited_by_flow_control() {
+    let mut test = HostileTest::with(Role::Client, Setup::default());
     let mut post = headers(&request("POST"));
     post.extend(frame(DATA, &[])[..1].iter());
     post.extend(varints(&[100 << 20]));
-    let id = duel.bidi(&post);
+    let id = test.bidi(&post);
     let mut written = 0;
     for _ in 0..400 {
-        let quic = duel.world.client.quic();
+        let quic = test.world.client.connection();
         written += quic.write(id, &[0; 16_384]).unwrap_or(0);
-        duel.world.run_for(core::time::Duration::from_millis(5));
+        test.world.run_for(core::time::Duration::from_millis(5));
     }
-    let memory = duel.world.server.http().memory();
+    let memory = test.world.server.app.memory();
     assert!(memory < 16 << 10, "{memory} bytes");
     let window = Setup::default().server_quic.streams.stream_window;
     let limit = usize::try_from(window).expect("a size") + (64 << 10);

@@ -1,22 +1,22 @@
-//! The unidirectional streams of a peer: which there are, what is said on them, in every
-//! order, cut and ended anywhere (RFC 9114 §6.2, §7.2, RFC 9204 §4.2, RFC 9218 §7).
+//! The unidirectional streams of a peer: which ones it opens and what it sends on them, in every
+//! order, incomplete and ended anywhere (RFC 9114 §6.2, §7.2, RFC 9204 §4.2, RFC 9218 §7).
 
 use std::sync::Arc;
 
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Code, Config, Connection, Event};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
 
+use super::frames::{CAPACITY, INSERT};
 use super::state_of;
-use super::vocabulary::{CAPACITY, INSERT};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
-use crate::hostile::forger::{
+use crate::hostile::hostile_peer::{
     CANCEL_PUSH, DATA, GOAWAY, HEADERS, MAX_PUSH_ID, PRIORITY_UPDATE, PRIORITY_UPDATE_PUSH,
     PUSH_PROMISE, RESERVED, SETTINGS, frame, varints,
 };
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
-/// Streams that the peer opens at most.
+/// Maximum number of streams that the peer opens.
 const STREAMS: u64 = 3;
 
 /// The types of unidirectional streams.
@@ -25,31 +25,31 @@ const PUSH: u64 = 1;
 const ENCODER: u64 = 2;
 const DECODER: u64 = 3;
 
-/// What is said on a control stream.
+/// A frame on the control stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Frame {
     Settings,
-    /// With one identifier twice.
-    SettingsTwice,
-    /// With one of HTTP/2.
-    SettingsOfHttp2,
-    /// Which ends within a value.
-    SettingsCut,
+    /// SETTINGS with a duplicate identifier.
+    DuplicateSetting,
+    /// SETTINGS with an identifier of HTTP/2.
+    Http2Setting,
+    /// SETTINGS that end within a value.
+    TruncatedSettings,
     Goaway(u64),
-    /// Without an identifier.
-    GoawayEmpty,
-    /// With a byte too many.
-    GoawayLong,
+    /// GOAWAY without an identifier.
+    EmptyGoaway,
+    /// GOAWAY with a byte too many.
+    LongGoaway,
     CancelPush,
     MaxPushId(u64),
     PriorityUpdate(u64),
     PriorityUpdatePush,
-    Grease,
-    /// One that belongs elsewhere.
-    Elsewhere(u64),
+    Reserved,
+    /// A frame that is not allowed on the control stream.
+    NotAllowed(u64),
 }
 
-/// What is said on a stream of instructions.
+/// An instruction on a QPACK stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Instruction {
     Capacity,
@@ -62,50 +62,50 @@ enum Instruction {
     IncrementOne,
 }
 
-/// One thing that happens, on the `n`th stream of the peer.
+/// An action, usually on the `n`th stream of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Happens {
-    /// A stream begins with its type.
-    Opens(u64),
-    /// Half of a type that means nothing.
-    OpensHalf,
-    /// The other half.
-    Rest(u64),
-    Says(u64, Frame),
-    /// A frame without its last byte, which follows.
-    Cuts(u64, Frame),
-    Instructs(u64, Instruction),
+enum Action {
+    /// Opens a stream with its type.
+    Open(u64),
+    /// Opens a stream with half of a reserved type.
+    OpenPart,
+    /// Sends what is missing of a type or a frame.
+    SendRest(u64),
+    Send(u64, Frame),
+    /// Sends a frame without its last byte.
+    SendPart(u64, Frame),
+    Instruct(u64, Instruction),
     End(u64),
     Reset(u64),
-    /// The peer wants nothing of our `n`th stream.
-    Refuses(u64),
+    /// Asks to stop sending on our `n`th stream.
+    StopSending(u64),
 }
 
 const FRAMES: [Frame; 24] = [
     Frame::Settings,
-    Frame::SettingsTwice,
-    Frame::SettingsOfHttp2,
-    Frame::SettingsCut,
+    Frame::DuplicateSetting,
+    Frame::Http2Setting,
+    Frame::TruncatedSettings,
     Frame::Goaway(0),
     Frame::Goaway(4),
     Frame::Goaway(6),
-    Frame::GoawayEmpty,
-    Frame::GoawayLong,
+    Frame::EmptyGoaway,
+    Frame::LongGoaway,
     Frame::CancelPush,
     Frame::MaxPushId(1),
     Frame::MaxPushId(0),
     Frame::PriorityUpdate(0),
     Frame::PriorityUpdate(2),
     Frame::PriorityUpdatePush,
-    Frame::Grease,
-    Frame::Elsewhere(DATA),
-    Frame::Elsewhere(HEADERS),
-    Frame::Elsewhere(PUSH_PROMISE),
-    Frame::Elsewhere(0x02),
-    Frame::Elsewhere(0x06),
-    Frame::Elsewhere(0x08),
-    Frame::Elsewhere(0x09),
-    Frame::Elsewhere(SETTINGS),
+    Frame::Reserved,
+    Frame::NotAllowed(DATA),
+    Frame::NotAllowed(HEADERS),
+    Frame::NotAllowed(PUSH_PROMISE),
+    Frame::NotAllowed(0x02),
+    Frame::NotAllowed(0x06),
+    Frame::NotAllowed(0x08),
+    Frame::NotAllowed(0x09),
+    Frame::NotAllowed(SETTINGS),
 ];
 
 impl Frame {
@@ -113,27 +113,28 @@ impl Frame {
         let update = |element| [varints(&[element]), b"u=1".to_vec()].concat();
         match self {
             Self::Settings => frame(SETTINGS, &varints(&[0x21, 7])),
-            Self::SettingsTwice => frame(SETTINGS, &varints(&[6, 1, 6, 1])),
-            Self::SettingsOfHttp2 => frame(SETTINGS, &varints(&[2, 0])),
-            Self::SettingsCut => frame(SETTINGS, &[6]),
+            Self::DuplicateSetting => frame(SETTINGS, &varints(&[6, 1, 6, 1])),
+            Self::Http2Setting => frame(SETTINGS, &varints(&[2, 0])),
+            Self::TruncatedSettings => frame(SETTINGS, &[6]),
             Self::Goaway(id) => frame(GOAWAY, &varints(&[id])),
-            Self::GoawayEmpty => frame(GOAWAY, &[]),
-            Self::GoawayLong => frame(GOAWAY, &[0, 0]),
+            Self::EmptyGoaway => frame(GOAWAY, &[]),
+            Self::LongGoaway => frame(GOAWAY, &[0, 0]),
             Self::CancelPush => frame(CANCEL_PUSH, &[0]),
             Self::MaxPushId(id) => frame(MAX_PUSH_ID, &varints(&[id])),
             Self::PriorityUpdate(element) => frame(PRIORITY_UPDATE, &update(element)),
             Self::PriorityUpdatePush => frame(PRIORITY_UPDATE_PUSH, &update(0)),
-            Self::Grease => frame(RESERVED, b"xyz"),
-            Self::Elsewhere(kind) => frame(kind, &[0]),
+            Self::Reserved => frame(RESERVED, b"xyz"),
+            Self::NotAllowed(kind) => frame(kind, &[0]),
         }
     }
 
     fn is_settings(self) -> bool {
         match self {
-            Self::Settings | Self::SettingsTwice | Self::SettingsOfHttp2 | Self::SettingsCut => {
-                true
-            }
-            Self::Elsewhere(kind) => kind == SETTINGS,
+            Self::Settings
+            | Self::DuplicateSetting
+            | Self::Http2Setting
+            | Self::TruncatedSettings => true,
+            Self::NotAllowed(kind) => kind == SETTINGS,
             _ => false,
         }
     }
@@ -154,12 +155,12 @@ impl Instruction {
     }
 }
 
-/// What is due, by the RFCs.
+/// The expected state, by the RFCs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Due {
-    /// The role of the end under test.
+struct Expected {
+    /// Whether the endpoint under test is a server.
     server: bool,
-    /// The types of the peer's streams; `None` while it is not known.
+    /// The types of the peer's streams; `None` while unknown.
     kinds: Vec<Option<u64>>,
     settings: bool,
     goaway: Option<u64>,
@@ -169,12 +170,12 @@ struct Due {
     closed: Option<Code>,
 }
 
-impl Due {
+impl Expected {
     fn close(&mut self, code: Code) {
         self.closed.get_or_insert(code);
     }
 
-    /// A stream's type has arrived.
+    /// Handles the type of a stream.
     fn identify(&mut self, n: u64, kind: u64) {
         let again = self.kinds.contains(&Some(kind));
         self.kinds[n as usize] = Some(kind);
@@ -192,14 +193,14 @@ impl Due {
         }
     }
 
-    /// A frame begins.
+    /// Handles the header of a frame.
     fn begin(&mut self, frame: Frame) {
         if !self.settings && !frame.is_settings() {
             return self.close(Code::MISSING_SETTINGS);
         }
         match frame {
-            Frame::Elsewhere(SETTINGS) if !self.settings => {}
-            Frame::Elsewhere(_) => self.close(Code::FRAME_UNEXPECTED),
+            Frame::NotAllowed(SETTINGS) if !self.settings => {}
+            Frame::NotAllowed(_) => self.close(Code::FRAME_UNEXPECTED),
             _ if self.settings && frame.is_settings() => self.close(Code::FRAME_UNEXPECTED),
             Frame::MaxPushId(_) | Frame::PriorityUpdate(_) | Frame::PriorityUpdatePush
                 if !self.server =>
@@ -210,7 +211,7 @@ impl Due {
         }
     }
 
-    /// A frame is whole.
+    /// Handles a complete frame.
     fn frame(&mut self, frame: Frame) {
         self.begin(frame);
         if self.closed.is_some() {
@@ -218,12 +219,12 @@ impl Due {
         }
         match frame {
             Frame::Settings => self.settings = true,
-            Frame::SettingsTwice | Frame::SettingsOfHttp2 => self.close(Code::SETTINGS_ERROR),
-            // Its payload is half of a pair, and that of `Elsewhere` one byte too.
-            Frame::SettingsCut | Frame::GoawayEmpty | Frame::GoawayLong => {
+            Frame::DuplicateSetting | Frame::Http2Setting => self.close(Code::SETTINGS_ERROR),
+            // The payload is half of a setting, and so is that of `NotAllowed`.
+            Frame::TruncatedSettings | Frame::EmptyGoaway | Frame::LongGoaway => {
                 self.close(Code::FRAME_ERROR);
             }
-            Frame::Elsewhere(_) => self.close(Code::FRAME_ERROR),
+            Frame::NotAllowed(_) => self.close(Code::FRAME_ERROR),
             Frame::Goaway(id) => {
                 let request = self.server || id % 4 == 0;
                 if !request || self.goaway.is_some_and(|before| id > before) {
@@ -244,7 +245,7 @@ impl Due {
                     self.close(Code::ID_ERROR);
                 }
             }
-            Frame::Grease => {}
+            Frame::Reserved => {}
         }
     }
 
@@ -261,7 +262,7 @@ impl Due {
             }
             Instruction::Duplicate if self.inserted => None,
             Instruction::Insert | Instruction::Duplicate => Some(Code::QPACK_ENCODER_STREAM_ERROR),
-            // Nothing was sent by the table, and nothing inserted in the peer's.
+            // We sent no section that refers to the table, and no insertion.
             Instruction::Acknowledge | Instruction::IncrementZero | Instruction::IncrementOne => {
                 Some(Code::QPACK_DECODER_STREAM_ERROR)
             }
@@ -275,13 +276,13 @@ impl Due {
 
 struct Streams {
     http: Connection,
-    wire: Wire,
-    due: Due,
+    transport: MemoryTransport,
+    expected: Expected,
     role: Role,
-    /// The frame that was cut, and its last byte.
+    /// The incomplete frame, and its last byte.
     missing: Vec<Option<(Frame, Vec<u8>)>>,
     ended: Vec<bool>,
-    wrong: Option<String>,
+    failure: Option<String>,
 }
 
 impl Streams {
@@ -291,12 +292,12 @@ impl Streams {
             ..Config::default()
         };
         let mut http = Connection::new(role, Arc::new(config), 1);
-        let mut wire = Wire::new(role);
-        http.start(&mut wire);
+        let mut transport = MemoryTransport::new(role);
+        http.start(&mut transport);
         Self {
             http,
-            wire,
-            due: Due {
+            transport,
+            expected: Expected {
                 server: role == Role::Server,
                 kinds: Vec::new(),
                 settings: false,
@@ -309,124 +310,125 @@ impl Streams {
             role,
             missing: Vec::new(),
             ended: Vec::new(),
-            wrong: None,
+            failure: None,
         }
     }
 
     fn id(&self, n: u64) -> StreamId {
-        self.wire.of_peer(Directionality::Unidirectional, n)
+        self.transport
+            .peer_stream(Directionality::Unidirectional, n)
     }
 
     fn open(&mut self, bytes: &[u8]) -> u64 {
-        let n = self.due.kinds.len() as u64;
-        self.due.kinds.push(None);
+        let n = self.expected.kinds.len() as u64;
+        self.expected.kinds.push(None);
         self.missing.push(None);
         self.ended.push(false);
-        self.wire.feed(self.id(n), bytes);
+        self.transport.feed(self.id(n), bytes);
         n
     }
 
-    fn happen(&mut self, event: Happens) {
+    fn perform(&mut self, event: Action) {
         match event {
-            Happens::Opens(kind) => {
+            Action::Open(kind) => {
                 let n = self.open(&varints(&[kind]));
-                self.due.identify(n, kind);
+                self.expected.identify(n, kind);
             }
-            Happens::OpensHalf => {
+            Action::OpenPart => {
                 self.open(&[0x40]);
             }
-            Happens::Rest(n) => match self.missing[n as usize].take() {
+            Action::SendRest(n) => match self.missing[n as usize].take() {
                 Some((frame, last)) => {
-                    self.wire.feed(self.id(n), &last);
-                    self.due.frame(frame);
+                    self.transport.feed(self.id(n), &last);
+                    self.expected.frame(frame);
                 }
                 None => {
-                    self.wire.feed(self.id(n), &[RESERVED as u8]);
-                    self.due.identify(n, RESERVED);
+                    self.transport.feed(self.id(n), &[RESERVED as u8]);
+                    self.expected.identify(n, RESERVED);
                 }
             },
-            Happens::Says(n, frame) => {
-                self.wire.feed(self.id(n), &frame.bytes());
-                self.due.frame(frame);
+            Action::Send(n, frame) => {
+                self.transport.feed(self.id(n), &frame.bytes());
+                self.expected.frame(frame);
             }
-            Happens::Cuts(n, frame) => {
+            Action::SendPart(n, frame) => {
                 let mut bytes = frame.bytes();
                 let last = bytes.split_off(bytes.len() - 1);
                 self.missing[n as usize] = Some((frame, last));
-                self.wire.feed(self.id(n), &bytes);
-                self.due.begin(frame);
+                self.transport.feed(self.id(n), &bytes);
+                self.expected.begin(frame);
             }
-            Happens::Instructs(n, instruction) => {
-                self.wire.feed(self.id(n), instruction.bytes());
-                self.due.instruction(instruction);
+            Action::Instruct(n, instruction) => {
+                self.transport.feed(self.id(n), instruction.bytes());
+                self.expected.instruction(instruction);
             }
-            Happens::End(n) => {
+            Action::End(n) => {
                 self.ended[n as usize] = true;
-                self.wire.feed_end(self.id(n));
-                self.due.end(n);
+                self.transport.feed_end(self.id(n));
+                self.expected.end(n);
             }
-            Happens::Reset(n) => {
+            Action::Reset(n) => {
                 self.ended[n as usize] = true;
-                self.wire.feed_reset(self.id(n), Code::NO_ERROR.0);
-                self.due.end(n);
+                self.transport.feed_reset(self.id(n), Code::NO_ERROR.0);
+                self.expected.end(n);
             }
-            Happens::Refuses(n) => {
+            Action::StopSending(n) => {
                 let id = StreamId::new(self.role, Directionality::Unidirectional, n);
-                self.wire.feed_stop(id, Code::NO_ERROR.0);
-                self.due.close(Code::CLOSED_CRITICAL_STREAM);
+                self.transport.feed_stop(id, Code::NO_ERROR.0);
+                self.expected.close(Code::CLOSED_CRITICAL_STREAM);
             }
         }
     }
 
     fn compare(&mut self) {
-        while let Some(event) = self.wire.poll_event() {
-            self.http.on_quic_event(&mut self.wire, &event);
+        while let Some(event) = self.transport.poll_event() {
+            self.http.on_quic_event(&mut self.transport, &event);
         }
         let events: Vec<Event> = core::iter::from_fn(|| self.http.poll_event()).collect();
-        self.http.flush(Instant::ZERO, &mut self.wire);
-        let closed = self.wire.closed.as_ref().map(|(code, _)| Code(*code));
-        if closed != self.due.closed {
-            let due = self.due.closed;
-            self.wrong = Some(format!("closed with {closed:?}, due is {due:?}"));
+        self.http.flush(Instant::ZERO, &mut self.transport);
+        let closed = self.transport.closed.as_ref().map(|(code, _)| Code(*code));
+        if closed != self.expected.closed {
+            let expected = self.expected.closed;
+            self.failure = Some(format!("closed with {closed:?}, expected {expected:?}"));
         }
-        let told = events.iter().any(|event| matches!(event, Event::Closed(_)));
-        if told != closed.is_some() {
-            self.wrong = Some(format!("closed with {closed:?}, told {events:?}"));
+        let reported = events.iter().any(|event| matches!(event, Event::Closed(_)));
+        if reported != closed.is_some() {
+            self.failure = Some(format!("closed with {closed:?}, events {events:?}"));
         }
-        if self.http.peer_settings().is_some() != self.due.settings {
-            self.wrong = Some("other settings than are due".into());
+        if self.http.peer_settings().is_some() != self.expected.settings {
+            self.failure = Some("unexpected settings".into());
         }
     }
 }
 
 impl World for Streams {
-    type Event = Happens;
+    type Event = Action;
 
-    fn events(&self) -> Vec<Happens> {
+    fn events(&self) -> Vec<Action> {
         let mut events = Vec::new();
-        if self.due.closed.is_some() {
+        if self.expected.closed.is_some() {
             return events;
         }
-        if (self.due.kinds.len() as u64) < STREAMS {
+        if (self.expected.kinds.len() as u64) < STREAMS {
             let kinds = [CONTROL, PUSH, ENCODER, DECODER, RESERVED];
-            events.extend(kinds.map(Happens::Opens));
-            events.push(Happens::OpensHalf);
+            events.extend(kinds.map(Action::Open));
+            events.push(Action::OpenPart);
         }
-        events.extend([0, 1, 2].map(Happens::Refuses));
-        for (n, kind) in (0..).zip(&self.due.kinds) {
+        events.extend([0, 1, 2].map(Action::StopSending));
+        for (n, kind) in (0..).zip(&self.expected.kinds) {
             if self.ended[n as usize] {
                 continue;
             }
             if *kind != Some(RESERVED) {
-                events.extend([Happens::End(n), Happens::Reset(n)]);
+                events.extend([Action::End(n), Action::Reset(n)]);
             }
             match kind {
-                _ if self.missing[n as usize].is_some() => events.push(Happens::Rest(n)),
-                None => events.push(Happens::Rest(n)),
+                _ if self.missing[n as usize].is_some() => events.push(Action::SendRest(n)),
+                None => events.push(Action::SendRest(n)),
                 Some(CONTROL) => {
-                    events.extend(FRAMES.map(|frame| Happens::Says(n, frame)));
-                    let cut = [Frame::Settings, Frame::Goaway(4), Frame::Grease];
-                    events.extend(cut.map(|frame| Happens::Cuts(n, frame)));
+                    events.extend(FRAMES.map(|frame| Action::Send(n, frame)));
+                    let cut = [Frame::Settings, Frame::Goaway(4), Frame::Reserved];
+                    events.extend(cut.map(|frame| Action::SendPart(n, frame)));
                 }
                 Some(ENCODER) => events.extend(
                     [
@@ -435,7 +437,7 @@ impl World for Streams {
                         Instruction::Insert,
                         Instruction::Duplicate,
                     ]
-                    .map(|instruction| Happens::Instructs(n, instruction)),
+                    .map(|instruction| Action::Instruct(n, instruction)),
                 ),
                 Some(DECODER) => events.extend(
                     [
@@ -444,7 +446,7 @@ impl World for Streams {
                         Instruction::IncrementZero,
                         Instruction::IncrementOne,
                     ]
-                    .map(|instruction| Happens::Instructs(n, instruction)),
+                    .map(|instruction| Action::Instruct(n, instruction)),
                 ),
                 Some(_) => {}
             }
@@ -452,8 +454,8 @@ impl World for Streams {
         events
     }
 
-    fn apply(&mut self, event: &Happens) {
-        self.happen(*event);
+    fn apply(&mut self, event: &Action) {
+        self.perform(*event);
         self.compare();
     }
 
@@ -462,7 +464,7 @@ impl World for Streams {
         if memory > 16 << 10 {
             return Err(format!("{memory} bytes of memory"));
         }
-        match &self.wrong {
+        match &self.failure {
             Some(wrong) => Err(wrong.clone()),
             None => Ok(()),
         }
@@ -472,8 +474,8 @@ impl World for Streams {
         let missing = self.missing.iter().map(Option::is_some).collect::<Vec<_>>();
         fingerprint_of(&(
             state_of(&self.http),
-            self.wire.fingerprint(),
-            &self.due,
+            self.transport.fingerprint(),
+            &self.expected,
             missing,
             &self.ended,
         ))
@@ -486,11 +488,11 @@ fn walk(role: Role, name: &str) {
 }
 
 #[test]
-fn every_unidirectional_stream_of_a_client_is_answered_as_is_due() {
+fn unidirectional_streams_of_a_client_are_handled_as_expected() {
     walk(Role::Server, "streams to a server");
 }
 
 #[test]
-fn every_unidirectional_stream_of_a_server_is_answered_as_is_due() {
+fn unidirectional_streams_of_a_server_are_handled_as_expected() {
     walk(Role::Client, "streams to a client");
 }

@@ -1,73 +1,72 @@
-//! Requests at a server and responses at a client: each frame in each state, cut and
-//! ended anywhere, while the application reads, answers, leaves or does nothing.
+//! Requests to a server and responses to a client: each frame in each state, incomplete and ended
+//! anywhere, while the application reads, responds, stops reading or does nothing.
 
 use std::sync::Arc;
 
-use clearway_http3::testing::Wire;
+use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Body, BodyError, Code, Config, Connection, Event, Request, Response};
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
 
-use super::grammar::{Grammar, Instruction, Read, Sending, Then, Told};
+use super::frames::{CAPACITY, FORBIDDEN, INSERT, TestFrame};
+use super::model::{AppEvent, Instruction, Model, ReadEnd, ReadResult, Sending};
 use super::state_of;
-use super::vocabulary::{CAPACITY, FORBIDDEN, INSERT, Said};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
-use crate::hostile::forger::PUSH_PROMISE;
+use crate::hostile::hostile_peer::PUSH_PROMISE;
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
-/// One thing that happens, on the `n`th stream.
+/// An action, usually on the `n`th stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Happens {
-    /// The peer says a frame.
-    Says(usize, Said),
-    /// All of it but the last byte.
-    Cuts(usize, Said),
-    /// The first byte of its type.
-    CutsType(usize, Said),
-    /// What is missing.
-    Rest(usize),
+enum Action {
+    /// The peer sends a frame.
+    Send(usize, TestFrame),
+    /// The peer sends a frame without its last byte.
+    SendPart(usize, TestFrame),
+    /// The peer sends the first byte of a frame's type.
+    SendTypePart(usize, TestFrame),
+    /// The peer sends what is missing of a frame.
+    SendRest(usize),
     End(usize),
     Reset(usize),
     StopSending(usize),
     Ack(usize),
-    /// The encoder stream brings what sections wait for.
+    /// The peer inserts an entry, which sections may be blocked on.
     Insert,
-    /// The application reads as far as it can.
-    Reads(usize),
-    /// The application responds: to the end, or not.
-    Responds(usize, bool),
-    Finishes(usize),
-    Leaves(usize),
-    Cancels(usize),
+    /// The application reads as far as possible.
+    Read(usize),
+    /// The application responds, completely or not.
+    Respond(usize, bool),
+    Finish(usize),
+    StopReading(usize),
+    Cancel(usize),
 }
 
-/// What may happen in a world.
+/// The actions that are explored.
 #[derive(Clone, Debug)]
-struct Alphabet {
+struct Scenario {
     streams: usize,
-    said: Vec<Said>,
-    cut: Vec<Said>,
+    frame: Vec<TestFrame>,
+    cut: Vec<TestFrame>,
     application: bool,
     may_block: u64,
-    /// Entries that the peer inserts in the dynamic table.
+    /// How many entries the peer inserts in the dynamic table.
     inserts: u8,
 }
 
-/// Frames that may pile up behind what nobody reads: one more behind the last of them
-/// is looked at no earlier than that.
+/// How many frames may be held back by unread content. Any more are not processed earlier either.
 const BACKLOG: usize = 2;
 
 struct Messages {
     role: Role,
-    alphabet: Alphabet,
+    scenario: Scenario,
     http: Connection,
-    wire: Wire,
-    due: Grammar,
-    /// The frame that was cut, by stream, and how much of it is missing.
+    transport: MemoryTransport,
+    expected: Model,
+    /// The missing bytes of an incomplete frame, by stream.
     missing: Vec<Vec<u8>>,
     ended: Vec<bool>,
-    /// Bytes of our decoder stream that were looked at.
+    /// How many bytes of our decoder stream were processed.
     instructions: usize,
-    wrong: Option<String>,
+    failure: Option<String>,
 }
 
 fn id(n: usize) -> StreamId {
@@ -75,78 +74,81 @@ fn id(n: usize) -> StreamId {
 }
 
 impl Messages {
-    fn new(role: Role, alphabet: &Alphabet) -> Self {
+    fn new(role: Role, scenario: &Scenario) -> Self {
         let config = Config {
-            qpack_blocked_streams: alphabet.may_block,
+            qpack_blocked_streams: scenario.may_block,
             grease: false,
             ..Config::default()
         };
-        let streams = alphabet.streams;
-        let may_block = alphabet.may_block as usize;
+        let streams = scenario.streams;
+        let may_block = scenario.may_block as usize;
         let mut this = Self {
             role,
-            alphabet: alphabet.clone(),
+            scenario: scenario.clone(),
             http: Connection::new(role, Arc::new(config), 1),
-            wire: Wire::new(role),
-            due: match role {
-                Role::Server => Grammar::of_server(streams, may_block),
-                Role::Client => Grammar::of_client(streams, may_block),
+            transport: MemoryTransport::new(role),
+            expected: match role {
+                Role::Server => Model::of_server(streams, may_block),
+                Role::Client => Model::of_client(streams, may_block),
             },
             missing: vec![Vec::new(); streams],
             ended: vec![false; streams],
-            // Its type.
+            // The stream type.
             instructions: 1,
-            wrong: None,
+            failure: None,
         };
-        this.http.start(&mut this.wire);
+        this.http.start(&mut this.transport);
         if role == Role::Client {
             for _ in 0..streams {
                 let get = Request::get("h", "/");
-                let asked = this.http.request(&mut this.wire, &get, true);
+                let asked = this.http.request(&mut this.transport, &get, true);
                 asked.expect("a request");
             }
         }
-        let uni = |wire: &Wire, n| wire.of_peer(Directionality::Unidirectional, n);
-        let (control, encoder) = (uni(&this.wire, 0), uni(&this.wire, 1));
-        this.wire.feed(control, &[0, 4, 0]);
-        this.wire.feed(encoder, &[&[2], CAPACITY].concat());
-        let (_, events) = this.turn();
+        let uni = |transport: &MemoryTransport, n| {
+            transport.peer_stream(Directionality::Unidirectional, n)
+        };
+        let (control, encoder) = (uni(&this.transport, 0), uni(&this.transport, 1));
+        this.transport.feed(control, &[0, 4, 0]);
+        this.transport.feed(encoder, &[&[2], CAPACITY].concat());
+        let (_, events) = this.process();
         assert!(matches!(events[..], [Event::Settings(_)]), "{events:?}");
         this
     }
 
-    fn bytes(&self, said: Said) -> Vec<u8> {
-        said.bytes(self.role == Role::Server)
+    fn bytes(&self, frame: TestFrame) -> Vec<u8> {
+        frame.bytes(self.role == Role::Server)
     }
 
-    /// What the application hears, and where something became readable.
-    fn turn(&mut self) -> (Vec<(usize, Told)>, Vec<Event>) {
-        while let Some(event) = self.wire.poll_event() {
-            self.http.on_quic_event(&mut self.wire, &event);
+    /// Processes events of the transport. Returns the events for the application, in short form and
+    /// in full.
+    fn process(&mut self) -> (Vec<(usize, AppEvent)>, Vec<Event>) {
+        while let Some(event) = self.transport.poll_event() {
+            self.http.on_quic_event(&mut self.transport, &event);
         }
         let events: Vec<Event> = core::iter::from_fn(|| self.http.poll_event()).collect();
-        self.http.flush(Instant::ZERO, &mut self.wire);
+        self.http.flush(Instant::ZERO, &mut self.transport);
         let index = |stream: &StreamId| stream.index() as usize;
-        let told = events.iter().filter_map(|event| match event {
+        let reported = events.iter().filter_map(|event| match event {
             Event::Request { stream, end, .. } | Event::Response { stream, end, .. } => {
-                Some((index(stream), Told::Head { end: *end }))
+                Some((index(stream), AppEvent::Head { end: *end }))
             }
-            Event::Informational { stream, .. } => Some((index(stream), Told::Interim)),
-            Event::Reset { stream, .. } => Some((index(stream), Told::Reset)),
-            Event::Stopped { stream, .. } => Some((index(stream), Told::Stopped)),
-            Event::Failed { stream, .. } => Some((index(stream), Told::Failed)),
+            Event::Informational { stream, .. } => Some((index(stream), AppEvent::Interim)),
+            Event::Reset { stream, .. } => Some((index(stream), AppEvent::Reset)),
+            Event::Stopped { stream, .. } => Some((index(stream), AppEvent::Stopped)),
+            Event::Failed { stream, .. } => Some((index(stream), AppEvent::Failed)),
             _ => None,
         });
-        (told.collect(), events)
+        (reported.collect(), events)
     }
 
-    /// What our decoder has said since this was last called.
+    /// Returns the instructions on our decoder stream since the last call.
     fn instructions(&mut self) -> Vec<Instruction> {
         let decoder = StreamId::new(self.role, Directionality::Unidirectional, 2);
-        let (sent, _) = self.wire.sent(decoder);
+        let (sent, _) = self.transport.sent(decoder);
         let news = &sent[self.instructions.min(sent.len())..];
         self.instructions += news.len();
-        // Requests are streams 0, 4, ..; no integer here takes more than its byte.
+        // Request streams are 0, 4, and so on; each integer takes one byte here.
         let instructions = news.iter().map(|&byte| match byte {
             0x80.. => Instruction::Acknowledge(usize::from(byte & 0x7f) / 4),
             0x40.. => Instruction::Cancel(usize::from(byte & 0x3f) / 4),
@@ -155,26 +157,26 @@ impl Messages {
         instructions.collect()
     }
 
-    /// Compares what the encoder was told with what is due to it.
+    /// Compares the instructions sent to the peer's encoder with the expected ones.
     fn compare_instructions(&mut self) {
-        let mut said = self.instructions();
-        let mut due = self.due.take_instructions(&said);
-        // Of each stream in the order of events, then how many insertions came.
+        let mut frame = self.instructions();
+        let mut expected = self.expected.take_instructions(&frame);
+        // By stream, each in the order of events, and then the Insert Count Increment.
         let place = |instruction: &Instruction| match *instruction {
             Instruction::Acknowledge(n) | Instruction::Cancel(n) => n,
             Instruction::Increment(_) => usize::MAX,
         };
-        said.sort_by_key(place);
-        due.sort_by_key(place);
-        if said != due {
-            self.wrong = Some(format!("the encoder is told {said:?}, due is {due:?}"));
+        frame.sort_by_key(place);
+        expected.sort_by_key(place);
+        if frame != expected {
+            self.failure = Some(format!("instructions {frame:?}, expected {expected:?}"));
         }
     }
 
-    fn read(&mut self, n: usize) -> Read {
-        let mut read = Read::default();
+    fn read(&mut self, n: usize) -> ReadResult {
+        let mut read = ReadResult::default();
         loop {
-            read.then = match self.http.read_body(&mut self.wire, id(n)) {
+            read.then = match self.http.read_body(&mut self.transport, id(n)) {
                 Ok(Body::Data(data)) => {
                     read.bytes += data.len() as u8;
                     continue;
@@ -183,134 +185,138 @@ impl Messages {
                     read.trailers = true;
                     continue;
                 }
-                Ok(Body::End) => Then::End,
-                Ok(Body::Blocked) => Then::Blocked,
-                Err(BodyError::Reset(_)) => Then::Reset,
-                Err(BodyError::Failed(_)) => Then::Malformed,
-                Err(BodyError::Unknown) => Then::Unknown,
-                Err(BodyError::Closed) => Then::Closed,
+                Ok(Body::End) => ReadEnd::End,
+                Ok(Body::Blocked) => ReadEnd::Blocked,
+                Err(BodyError::Reset(_)) => ReadEnd::Reset,
+                Err(BodyError::Failed(_)) => ReadEnd::Malformed,
+                Err(BodyError::Unknown) => ReadEnd::Unknown,
+                Err(BodyError::Closed) => ReadEnd::Closed,
             };
             return read;
         }
     }
 
-    fn happen(&mut self, event: Happens) {
+    fn perform(&mut self, event: Action) {
         match event {
-            Happens::Says(n, said) => {
-                self.wire.feed(id(n), &self.bytes(said));
-                self.due.say(n, said);
+            Action::Send(n, frame) => {
+                self.transport.feed(id(n), &self.bytes(frame));
+                self.expected.on_frame(n, frame);
             }
-            Happens::Cuts(n, said) => {
-                let mut bytes = self.bytes(said);
+            Action::SendPart(n, frame) => {
+                let mut bytes = self.bytes(frame);
                 self.missing[n] = bytes.split_off(bytes.len() - 1);
-                self.wire.feed(id(n), &bytes);
-                self.due.cut(n, said);
+                self.transport.feed(id(n), &bytes);
+                self.expected.on_partial_frame(n, frame);
             }
-            Happens::CutsType(n, said) => {
-                let mut bytes = self.bytes(said);
+            Action::SendTypePart(n, frame) => {
+                let mut bytes = self.bytes(frame);
                 self.missing[n] = bytes.split_off(1);
-                self.wire.feed(id(n), &bytes);
-                self.due.cut_type(n, said);
+                self.transport.feed(id(n), &bytes);
+                self.expected.on_partial_type(n, frame);
             }
-            Happens::Rest(n) => {
+            Action::SendRest(n) => {
                 let rest = core::mem::take(&mut self.missing[n]);
-                self.wire.feed(id(n), &rest);
-                self.due.rest(n);
+                self.transport.feed(id(n), &rest);
+                self.expected.on_rest(n);
             }
-            Happens::End(n) => {
+            Action::End(n) => {
                 self.ended[n] = true;
-                self.wire.feed_end(id(n));
-                self.due.end(n);
+                self.transport.feed_end(id(n));
+                self.expected.end(n);
             }
-            Happens::Reset(n) => {
+            Action::Reset(n) => {
                 self.ended[n] = true;
-                self.wire.feed_reset(id(n), Code::REQUEST_CANCELLED.0);
-                self.due.reset(n);
+                self.transport.feed_reset(id(n), Code::REQUEST_CANCELLED.0);
+                self.expected.reset(n);
             }
-            Happens::StopSending(n) => {
-                self.wire.feed_stop(id(n), Code::REQUEST_CANCELLED.0);
-                self.due.stop_sending(n);
+            Action::StopSending(n) => {
+                self.transport.feed_stop(id(n), Code::REQUEST_CANCELLED.0);
+                self.expected.stop_sending(n);
             }
-            Happens::Ack(n) => {
-                self.wire.feed_ack(id(n));
-                self.due.ack(n);
+            Action::Ack(n) => {
+                self.transport.feed_ack(id(n));
+                self.expected.ack(n);
             }
-            Happens::Insert => {
-                let encoder = self.wire.of_peer(Directionality::Unidirectional, 1);
-                self.wire.feed(encoder, INSERT);
-                self.due.insert();
+            Action::Insert => {
+                let encoder = self
+                    .transport
+                    .peer_stream(Directionality::Unidirectional, 1);
+                self.transport.feed(encoder, INSERT);
+                self.expected.insert();
             }
-            Happens::Reads(n) => {
-                let (read, due) = (self.read(n), self.due.read(n));
-                if read != due {
-                    self.wrong = Some(format!("read {read:?}, due is {due:?}"));
+            Action::Read(n) => {
+                let (read, expected) = (self.read(n), self.expected.read(n));
+                if read != expected {
+                    self.failure = Some(format!("read {read:?}, expected {expected:?}"));
                 }
             }
-            Happens::Responds(n, end) => {
+            Action::Respond(n, end) => {
                 let response = Response::new(200);
-                let sent = self.http.respond(&mut self.wire, id(n), &response, end);
+                let sent = self
+                    .http
+                    .respond(&mut self.transport, id(n), &response, end);
                 self.expect(sent.is_ok(), "responds");
                 let sending = if end { Sending::Ended } else { Sending::Begun };
-                self.due.send(n, sending);
+                self.expected.send(n, sending);
             }
-            Happens::Finishes(n) => {
-                let sent = self.http.finish(&mut self.wire, id(n));
+            Action::Finish(n) => {
+                let sent = self.http.finish(&mut self.transport, id(n));
                 self.expect(sent.is_ok(), "finishes");
-                self.due.send(n, Sending::Ended);
+                self.expected.send(n, Sending::Ended);
             }
-            Happens::Leaves(n) => {
+            Action::StopReading(n) => {
                 let code = match self.role {
                     Role::Server => Code::NO_ERROR,
                     Role::Client => Code::REQUEST_CANCELLED,
                 };
-                self.http.stop(&mut self.wire, id(n), code);
-                self.due.leave(n);
+                self.http.stop(&mut self.transport, id(n), code);
+                self.expected.on_stop_reading(n);
             }
-            Happens::Cancels(n) => {
-                self.http.cancel(&mut self.wire, id(n));
-                self.due.cancel(n);
+            Action::Cancel(n) => {
+                self.http.cancel(&mut self.transport, id(n));
+                self.expected.cancel(n);
             }
         }
     }
 
     fn expect(&mut self, holds: bool, what: &str) {
         if !holds {
-            self.wrong = Some(format!("not so: {what}"));
+            self.failure = Some(format!("call failed: {what}"));
         }
     }
 
-    /// Compares what came of an event with what is due.
+    /// Compares the result of an action with the expected one.
     fn compare(&mut self, before: &[bool]) {
-        let (mut told, events) = self.turn();
-        let mut due = self.due.take_told();
-        if let Some(code) = self.due.closed {
-            let closed = self.wire.closed.as_ref().map(|(code, _)| Code(*code));
+        let (mut reported, events) = self.process();
+        let mut expected = self.expected.take_events();
+        if let Some(code) = self.expected.closed {
+            let closed = self.transport.closed.as_ref().map(|(code, _)| Code(*code));
             if closed != Some(code) {
-                self.wrong = Some(format!("closed with {closed:?}, due is {code:?}"));
+                self.failure = Some(format!("closed with {closed:?}, expected {code:?}"));
             }
             return;
         }
-        if let Some((code, reason)) = &self.wire.closed {
+        if let Some((code, reason)) = &self.transport.closed {
             let reason = String::from_utf8_lossy(reason);
-            self.wrong = Some(format!("closed with {:?}: {reason}", Code(*code)));
+            self.failure = Some(format!("closed with {:?}: {reason}", Code(*code)));
             return;
         }
-        // Streams are served in an order of their own; on each, in the order of events.
-        told.sort_by_key(|(n, _)| *n);
-        due.sort_by_key(|(n, _)| *n);
-        if told != due {
-            self.wrong = Some(format!("told {told:?}, due is {due:?}"));
+        // Streams are processed in any order, but each in the order of events.
+        reported.sort_by_key(|(n, _)| *n);
+        expected.sort_by_key(|(n, _)| *n);
+        if reported != expected {
+            self.failure = Some(format!("events {reported:?}, expected {expected:?}"));
         }
         self.compare_instructions();
         for (n, before) in before.iter().enumerate() {
             let readable = events.contains(&Event::Readable(id(n)));
-            let heard = readable || told.iter().any(|(other, _)| *other == n);
-            let something = self.due.streams[n].has_something();
+            let heard = readable || reported.iter().any(|(other, _)| *other == n);
+            let something = self.expected.streams[n].is_readable();
             if something && !before && !heard {
-                self.wrong = Some(format!("stream {n} is readable, and nobody is told"));
+                self.failure = Some(format!("stream {n} is readable, but there is no event"));
             }
             if readable && !something {
-                self.wrong = Some(format!("stream {n} is said to be readable, and is not"));
+                self.failure = Some(format!("stream {n} is reported as readable, but is not"));
             }
         }
     }
@@ -320,30 +326,33 @@ impl Messages {
             (
                 "open requests",
                 self.http.open_requests(),
-                self.due.open_requests(),
+                self.expected.open_requests(),
             ),
             (
-                "undelivered",
-                self.http.undelivered(),
-                self.due.undelivered(),
+                "unacknowledged messages",
+                self.http.unacknowledged_messages(),
+                self.expected.unacknowledged_messages(),
             ),
         ];
-        let (streams, decoder) = self.http.waiting_sections();
-        let due = if self.due.closed.is_some() {
-            // Nothing is forgotten any more.
+        let (streams, decoder) = self.http.blocked_sections();
+        let expected = if self.expected.closed.is_some() {
+            // After the close, nothing is removed.
             (streams, decoder)
         } else {
-            (self.due.waiting(), self.due.waiting() as u64)
+            (
+                self.expected.blocked_streams(),
+                self.expected.blocked_streams() as u64,
+            )
         };
-        if (streams, decoder) != due {
+        if (streams, decoder) != expected {
             return Err(format!(
-                "sections of {streams} streams wait, of {decoder} by the decoder, due are {}",
-                due.0
+                "{streams} blocked streams, {decoder} in the decoder, expected {}",
+                expected.0
             ));
         }
-        for (what, is, due) in pairs {
-            if is != due {
-                return Err(format!("{is} {what}, due are {due}"));
+        for (what, is, expected) in pairs {
+            if is != expected {
+                return Err(format!("{is} {what}, expected {expected}"));
             }
         }
         Ok(())
@@ -351,36 +360,41 @@ impl Messages {
 }
 
 impl World for Messages {
-    type Event = Happens;
+    type Event = Action;
 
-    fn events(&self) -> Vec<Happens> {
+    fn events(&self) -> Vec<Action> {
         let mut events = Vec::new();
-        if self.due.closed.is_some() {
+        if self.expected.closed.is_some() {
             return events;
         }
-        if self.due.inserted < self.alphabet.inserts {
-            events.push(Happens::Insert);
+        if self.expected.inserted < self.scenario.inserts {
+            events.push(Action::Insert);
         }
-        for n in 0..self.alphabet.streams {
-            let stream = &self.due.streams[n];
+        for n in 0..self.scenario.streams {
+            let stream = &self.expected.streams[n];
             if !self.ended[n] && !stream.gone {
-                events.extend([Happens::End(n), Happens::Reset(n)]);
+                events.extend([Action::End(n), Action::Reset(n)]);
                 if !self.missing[n].is_empty() {
-                    events.push(Happens::Rest(n));
+                    events.push(Action::SendRest(n));
                 } else if stream.backlog() < BACKLOG {
                     events.extend(
-                        self.alphabet
-                            .said
+                        self.scenario
+                            .frame
                             .iter()
-                            .map(|&said| Happens::Says(n, said)),
+                            .map(|&frame| Action::Send(n, frame)),
                     );
-                    events.extend(self.alphabet.cut.iter().map(|&said| Happens::Cuts(n, said)));
-                    if self.alphabet.cut.contains(&Said::Grease) {
-                        events.push(Happens::CutsType(n, Said::Grease));
+                    events.extend(
+                        self.scenario
+                            .cut
+                            .iter()
+                            .map(|&frame| Action::SendPart(n, frame)),
+                    );
+                    if self.scenario.cut.contains(&TestFrame::Reserved) {
+                        events.push(Action::SendTypePart(n, TestFrame::Reserved));
                     }
                 }
             }
-            if !self.alphabet.application {
+            if !self.scenario.application {
                 continue;
             }
             if matches!(
@@ -389,23 +403,23 @@ impl World for Messages {
             ) && !stream.acked
                 && !stream.gone
             {
-                events.push(Happens::StopSending(n));
+                events.push(Action::StopSending(n));
             }
             if stream.sending == Sending::Ended && !stream.acked && !stream.gone {
-                events.push(Happens::Ack(n));
+                events.push(Action::Ack(n));
             }
-            if stream.told && !stream.gone {
-                events.push(Happens::Reads(n));
+            if stream.reported && !stream.gone {
+                events.push(Action::Read(n));
             }
-            if stream.open && (stream.told || self.role == Role::Client) {
-                events.extend([Happens::Leaves(n), Happens::Cancels(n)]);
+            if stream.open && (stream.reported || self.role == Role::Client) {
+                events.extend([Action::StopReading(n), Action::Cancel(n)]);
             }
-            if self.role == Role::Server && stream.open && stream.told {
+            if self.role == Role::Server && stream.open && stream.reported {
                 match stream.sending {
                     Sending::Nothing => {
-                        events.extend([true, false].map(|end| Happens::Responds(n, end)));
+                        events.extend([true, false].map(|end| Action::Respond(n, end)));
                     }
-                    Sending::Begun => events.push(Happens::Finishes(n)),
+                    Sending::Begun => events.push(Action::Finish(n)),
                     Sending::Ended | Sending::Aborted => {}
                 }
             }
@@ -413,21 +427,21 @@ impl World for Messages {
         events
     }
 
-    fn apply(&mut self, event: &Happens) {
+    fn apply(&mut self, event: &Action) {
         let before: Vec<bool> = self
-            .due
+            .expected
             .streams
             .iter()
-            .map(super::grammar::Stream::has_something)
+            .map(super::model::Stream::is_readable)
             .collect();
-        self.happen(*event);
-        if self.wrong.is_none() {
+        self.perform(*event);
+        if self.failure.is_none() {
             self.compare(&before);
         }
     }
 
     fn check(&self) -> Result<(), String> {
-        if let Some(wrong) = &self.wrong {
+        if let Some(wrong) = &self.failure {
             return Err(wrong.clone());
         }
         let memory = self.http.memory();
@@ -440,76 +454,81 @@ impl World for Messages {
     fn fingerprint(&self) -> Vec<u8> {
         fingerprint_of(&(
             state_of(&self.http),
-            self.wire.fingerprint(),
-            &self.due,
+            self.transport.fingerprint(),
+            &self.expected,
             &self.missing,
             &self.ended,
         ))
     }
 }
 
-/// Frames that mean something, and one of each kind that does not.
-fn usual() -> Vec<Said> {
+/// The usual frames, and a reserved one.
+fn usual() -> Vec<TestFrame> {
     vec![
-        Said::Head,
-        Said::HeadOfFive,
-        Said::HeadByTable,
-        Said::Trailers,
-        Said::TrailersByTable,
-        Said::Data(0),
-        Said::Data(2),
-        Said::Data(5),
-        Said::Grease,
+        TestFrame::Head,
+        TestFrame::HeadWithLength,
+        TestFrame::HeadWithEntry1,
+        TestFrame::Trailers,
+        TestFrame::TrailersWithEntry1,
+        TestFrame::Data(0),
+        TestFrame::Data(2),
+        TestFrame::Data(5),
+        TestFrame::Reserved,
     ]
 }
 
-/// One stream, everything that can be said on it; of what is forbidden, so much.
-fn one_stream(role: Role, forbidden: &[u64]) -> Alphabet {
-    let mut said = usual();
-    said.push(Said::Undecodable);
-    said.extend(forbidden.iter().map(|&kind| Said::Forbidden(kind)));
+/// One stream with all frames, and with these frames that are not allowed.
+fn one_stream(role: Role, forbidden: &[u64]) -> Scenario {
+    let mut frame = usual();
+    frame.push(TestFrame::Undecodable);
+    frame.extend(forbidden.iter().map(|&kind| TestFrame::Forbidden(kind)));
     if role == Role::Client {
-        said.push(Said::Interim);
+        frame.push(TestFrame::Interim);
     }
-    Alphabet {
+    Scenario {
         streams: 1,
-        said,
-        cut: vec![Said::Head, Said::Trailers, Said::Data(2), Said::Grease],
-        application: true,
-        may_block: 1,
-        inserts: 1,
-    }
-}
-
-/// Two streams of which one may wait for the table.
-fn two_streams() -> Alphabet {
-    Alphabet {
-        streams: 2,
-        said: vec![
-            Said::Head,
-            Said::HeadByTable,
-            Said::TrailersByTable,
-            Said::Data(2),
-            Said::Forbidden(FORBIDDEN[1]),
+        frame,
+        cut: vec![
+            TestFrame::Head,
+            TestFrame::Trailers,
+            TestFrame::Data(2),
+            TestFrame::Reserved,
         ],
-        cut: vec![Said::Head],
         application: true,
         may_block: 1,
         inserts: 1,
     }
 }
 
-/// Two streams whose sections wait for the first entry of the table or for the second,
-/// all of which may.
-fn two_entries() -> Alphabet {
-    Alphabet {
+/// Two streams, of which one may be blocked.
+fn two_streams() -> Scenario {
+    Scenario {
         streams: 2,
-        said: vec![
-            Said::Head,
-            Said::HeadByTable,
-            Said::HeadBySecond,
-            Said::TrailersByTable,
-            Said::TrailersBySecond,
+        frame: vec![
+            TestFrame::Head,
+            TestFrame::HeadWithEntry1,
+            TestFrame::TrailersWithEntry1,
+            TestFrame::Data(2),
+            TestFrame::Forbidden(FORBIDDEN[1]),
+        ],
+        cut: vec![TestFrame::Head],
+        application: true,
+        may_block: 1,
+        inserts: 1,
+    }
+}
+
+/// Two streams whose sections are blocked on the first or the second entry of the table; both may
+/// be.
+fn two_entries() -> Scenario {
+    Scenario {
+        streams: 2,
+        frame: vec![
+            TestFrame::Head,
+            TestFrame::HeadWithEntry1,
+            TestFrame::HeadWithEntry2,
+            TestFrame::TrailersWithEntry1,
+            TestFrame::TrailersWithEntry2,
         ],
         cut: Vec::new(),
         application: true,
@@ -526,12 +545,12 @@ fn depth(debug: usize) -> Bounds {
     })
 }
 
-fn walk(name: &str, role: Role, alphabet: &Alphabet, bounds: Bounds) {
-    explore_by_replay(name, || Messages::new(role, alphabet), bounds).expect_clean();
+fn walk(name: &str, role: Role, scenario: &Scenario, bounds: Bounds) {
+    explore_by_replay(name, || Messages::new(role, scenario), bounds).expect_clean();
 }
 
 #[test]
-fn every_message_on_one_stream_of_a_server_is_answered_as_is_due() {
+fn requests_on_one_stream_are_handled_as_expected() {
     let role = Role::Server;
     walk(
         "a request",
@@ -542,15 +561,15 @@ fn every_message_on_one_stream_of_a_server_is_answered_as_is_due() {
 }
 
 #[test]
-fn every_forbidden_frame_in_every_message_closes_the_connection() {
+fn forbidden_frames_in_any_message_close_the_connection() {
     for role in [Role::Server, Role::Client] {
-        let alphabet = one_stream(role, &FORBIDDEN);
-        walk("forbidden frames", role, &alphabet, depth(3));
+        let scenario = one_stream(role, &FORBIDDEN);
+        walk("forbidden frames", role, &scenario, depth(3));
     }
 }
 
 #[test]
-fn every_message_on_one_stream_of_a_client_is_answered_as_is_due() {
+fn responses_on_one_stream_are_handled_as_expected() {
     let role = Role::Client;
     walk(
         "a response",
@@ -561,18 +580,18 @@ fn every_message_on_one_stream_of_a_client_is_answered_as_is_due() {
 }
 
 #[test]
-fn every_wait_for_two_entries_of_the_table_is_ended_as_is_due() {
+fn sections_blocked_on_two_entries_are_handled_as_expected() {
     for role in [Role::Server, Role::Client] {
         walk("waits for the table", role, &two_entries(), depth(4));
     }
 }
 
 #[test]
-fn every_pair_of_messages_to_a_server_is_answered_as_is_due() {
+fn requests_on_two_streams_are_handled_as_expected() {
     walk("two requests", Role::Server, &two_streams(), depth(4));
 }
 
 #[test]
-fn every_pair_of_messages_to_a_client_is_answered_as_is_due() {
+fn responses_on_two_streams_are_handled_as_expected() {
     walk("two responses", Role::Client, &two_streams(), depth(4));
 }

@@ -11,7 +11,7 @@ fn code<T>(result: Result<T, TransportError>) -> Option<Code> {
 }
 
 #[test]
-fn frames_for_the_wrong_stream_close_the_connection() {
+fn frame_for_wrong_stream_half_closes_connection() {
     let wrong = Some(Code::STREAM_STATE_ERROR);
     let (_, mut server) = pair(Config::default());
     let ours = StreamId::new(Role::Server, UNI, 0);
@@ -38,7 +38,7 @@ fn frames_for_the_wrong_stream_close_the_connection() {
 }
 
 #[test]
-fn a_stream_past_the_limit_closes_the_connection_whatever_the_frame() {
+fn any_frame_for_stream_over_limit_closes_connection() {
     let over = Some(Code::STREAM_LIMIT_ERROR);
     let (_, mut server) = pair(tight());
     let fifth = StreamId::new(Role::Client, BIDI, 4);
@@ -66,7 +66,7 @@ fn a_stream_past_the_limit_closes_the_connection_whatever_the_frame() {
 
 /// RFC 9000 §18.2 names limits from the announcer's side.
 #[test]
-fn each_kind_of_stream_starts_with_its_own_limit() {
+fn each_stream_type_starts_with_its_own_limit() {
     let limits = crate::stream::PeerLimits {
         max_data: 1 << 20,
         bidi_local: 100,
@@ -92,7 +92,7 @@ fn each_kind_of_stream_starts_with_its_own_limit() {
 }
 
 #[test]
-fn connection_credit_counts_all_streams_and_resets() {
+fn connection_flow_control_counts_all_streams_and_resets() {
     let over = Some(Code::FLOW_CONTROL_ERROR);
     let (_, mut server) = pair(tight());
     let id = |index| StreamId::new(Role::Client, BIDI, index);
@@ -104,7 +104,7 @@ fn connection_credit_counts_all_streams_and_resets() {
 }
 
 #[test]
-fn the_reason_for_silence_is_named_in_order_of_precedence() {
+fn blocked_reason_follows_order_of_precedence() {
     let blocked = |limit| Sendability::Blocked(limit);
     let (mut client, mut server) = pair(tight());
     assert_eq!(client.sendability(), blocked(Limit::Application));
@@ -128,7 +128,7 @@ fn the_reason_for_silence_is_named_in_order_of_precedence() {
 }
 
 #[test]
-fn blocked_frames_name_the_limit_once_and_again_when_lost() {
+fn blocked_frame_is_sent_once_per_limit_and_resent_when_lost() {
     let (mut client, _) = pair(tight());
     let first = client.open(BIDI).unwrap();
     let second = client.open(BIDI).unwrap();
@@ -164,7 +164,7 @@ fn blocked_frames_name_the_limit_once_and_again_when_lost() {
 }
 
 #[test]
-fn lost_credit_is_granted_again_with_the_newest_value() {
+fn lost_max_data_is_resent_with_current_value() {
     let (mut client, mut server) = pair(tight());
     let id = client.open(UNI).unwrap();
     client.write(id, &[0; 6_000]).unwrap();
@@ -189,7 +189,7 @@ fn lost_credit_is_granted_again_with_the_newest_value() {
 }
 
 #[test]
-fn ended_streams_make_room_for_new_ones_in_batches() {
+fn finished_streams_raise_stream_limit_in_batches() {
     let config = Config {
         max_uni_streams: 8,
         ..Config::default()
@@ -216,7 +216,7 @@ fn ended_streams_make_room_for_new_ones_in_batches() {
 }
 
 #[test]
-fn late_frames_for_streams_that_are_over_are_ignored() {
+fn late_frames_for_finished_streams_are_ignored() {
     let (mut client, mut server) = pair(Config::default());
     let id = client.open(BIDI).unwrap();
     client.write(id, b"ask").unwrap();
@@ -249,7 +249,7 @@ fn late_frames_for_streams_that_are_over_are_ignored() {
 }
 
 #[test]
-fn a_flood_of_streams_opened_and_reset_stays_bounded() {
+fn flood_of_opened_and_reset_streams_is_bounded() {
     let (_, mut server) = pair(tight());
     let mut allowed = 4;
     for index in 0..2_000 {
@@ -280,7 +280,7 @@ fn a_flood_of_streams_opened_and_reset_stays_bounded() {
 }
 
 #[test]
-fn gap_makers_are_refused_with_a_clear_error() {
+fn too_many_gaps_in_stream_data_close_connection() {
     let (_, mut server) = pair(Config::default());
     let id = StreamId::new(Role::Client, UNI, 0);
     let refused = (0..200_000)

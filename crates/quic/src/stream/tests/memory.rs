@@ -25,7 +25,7 @@ fn wide() -> Config {
 }
 
 #[test]
-fn memory_counts_written_data_and_turns_of_all_urgencies() {
+fn memory_counts_written_data_and_schedule() {
     let (mut client, _) = pair(wide());
     for n in 0..400 {
         let id = client.open(BIDI).expect("a stream");
@@ -53,7 +53,7 @@ fn memory_counts_streams_that_hold_no_data() {
 
 /// Every second packet is acknowledged, and some are lost.
 #[test]
-fn memory_counts_what_is_known_of_data_in_flight() {
+fn memory_counts_state_of_data_in_flight() {
     let (mut client, _) = pair(Config {
         stream_window: 1 << 20,
         connection_window: 4 << 20,
@@ -78,7 +78,7 @@ fn memory_counts_what_is_known_of_data_in_flight() {
 }
 
 #[test]
-fn memory_counts_data_that_nobody_has_read() {
+fn memory_counts_unread_data() {
     let (_, mut server) = pair(wide());
     for n in 0..100 {
         let id = StreamId::new(Role::Client, BIDI, n);
@@ -88,7 +88,7 @@ fn memory_counts_data_that_nobody_has_read() {
 }
 
 #[test]
-fn memory_counts_fragments_that_wait_for_data_before_them() {
+fn memory_counts_fragments_behind_gaps() {
     let (_, mut server) = pair(wide());
     for n in 0..50 {
         let id = StreamId::new(Role::Client, UNI, n);
@@ -101,7 +101,7 @@ fn memory_counts_fragments_that_wait_for_data_before_them() {
 }
 
 #[test]
-fn memory_counts_events_that_nobody_has_heard() {
+fn memory_counts_unpolled_events() {
     let (_, mut server) = pair(wide());
     for n in 0..1_000 {
         let id = StreamId::new(Role::Client, UNI, n);
@@ -128,7 +128,7 @@ fn memory_counts_control_frames_to_send() {
 }
 
 #[test]
-fn memory_of_streams_that_are_over_is_given_back() {
+fn memory_of_finished_streams_is_freed() {
     let (mut client, mut server) = pair(wide());
     for _ in 0..500 {
         let id = client.open(UNI).expect("a stream");

@@ -1,6 +1,6 @@
 //! Two ends of a connection, joined by a channel in memory.
 
-mod credit;
+mod flow_control;
 mod limits;
 mod memory;
 mod sharing;
@@ -68,7 +68,7 @@ fn ride(from: &mut Streams) -> Packet {
     let mut bytes = vec![0; PACKET];
     let mut w = Writer::new(&mut bytes);
     let mut contents = Vec::new();
-    from.fill_hurried(&mut w, Instant::ZERO, RTT, &mut |c| contents.push(c));
+    from.fill_urgent_credit(&mut w, Instant::ZERO, RTT, &mut |c| contents.push(c));
     assert!(!w.overflowed());
     let len = w.written();
     bytes.truncate(len);

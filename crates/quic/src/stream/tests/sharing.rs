@@ -31,7 +31,7 @@ fn priority(urgency: u8, incremental: bool) -> Priority {
 }
 
 #[test]
-fn urgency_then_order_then_turns() {
+fn streams_are_sent_by_urgency_then_order_then_round_robin() {
     let (mut client, mut server) = pair(Config::default());
     for (urgency, incremental) in [(3, true), (3, true), (5, false), (3, false), (0, false)] {
         let id = client.open(BIDI).unwrap();
@@ -45,7 +45,7 @@ fn urgency_then_order_then_turns() {
 }
 
 #[test]
-fn retransmissions_go_before_new_data() {
+fn retransmissions_are_sent_before_new_data() {
     let (mut client, mut server) = pair(Config::default());
     let old = client.open(BIDI).unwrap();
     client.write(old, &[0; 1_000]).unwrap();
@@ -59,7 +59,7 @@ fn retransmissions_go_before_new_data() {
 }
 
 #[test]
-fn small_streams_share_a_packet_and_the_last_frame_fills_it() {
+fn small_streams_share_a_packet_and_last_frame_fills_it() {
     let (mut client, mut server) = pair(Config::default());
     for _ in 0..20 {
         let id = client.open(UNI).unwrap();
@@ -73,7 +73,7 @@ fn small_streams_share_a_packet_and_the_last_frame_fills_it() {
 }
 
 #[test]
-fn buffers_follow_the_window_and_writers_hear_once() {
+fn send_buffers_follow_congestion_window_and_wake_writers_once() {
     let (mut client, _) = pair(Config {
         stream_window: 64 << 20,
         connection_window: 64 << 20,
@@ -113,7 +113,7 @@ fn buffers_follow_the_window_and_writers_hear_once() {
 }
 
 #[test]
-fn streams_that_wait_for_credit_leave_the_buffers_to_others() {
+fn streams_without_credit_leave_send_buffer_to_others() {
     let (mut client, mut server) = pair(Config {
         stream_window: 100_000,
         connection_window: 64 << 20,
@@ -130,7 +130,7 @@ fn streams_that_wait_for_credit_leave_the_buffers_to_others() {
 }
 
 #[test]
-fn every_waiting_writer_is_told_in_the_end() {
+fn every_blocked_writer_becomes_writable() {
     let (mut client, mut server) = pair(Config {
         stream_window: 64 << 20,
         connection_window: 64 << 20,
@@ -161,7 +161,7 @@ fn every_waiting_writer_is_told_in_the_end() {
 
 /// 1 Gbit/s × 100 ms: 12.5 MB in flight. No window was set.
 #[test]
-fn the_default_windows_grow_to_a_long_fat_path() {
+fn default_windows_grow_to_long_fat_path() {
     const PER_RTT: usize = 12_500_000;
     let (mut client, mut server) = pair(Config::default());
     let id = client.open(UNI).unwrap();
@@ -191,7 +191,7 @@ fn the_default_windows_grow_to_a_long_fat_path() {
 }
 
 #[test]
-fn an_idle_reader_bounds_what_a_peer_can_store() {
+fn idle_reader_bounds_data_a_peer_can_store() {
     let config = Config::default();
     let (mut client, mut server) = pair(config.clone());
     for _ in 0..50 {
@@ -206,7 +206,7 @@ fn an_idle_reader_bounds_what_a_peer_can_store() {
 }
 
 #[test]
-fn ten_thousand_silent_streams_do_not_stand_in_the_way() {
+fn ten_thousand_blocked_streams_do_not_delay_others() {
     let (mut client, mut server) = pair(Config {
         max_bidi_streams: 10_000,
         ..Config::default()
@@ -223,7 +223,7 @@ fn ten_thousand_silent_streams_do_not_stand_in_the_way() {
 /// stream: what lies above the holes is held, so it counts, also when the limit is set
 /// while the connection is at work.
 #[test]
-fn data_acknowledged_above_holes_counts_against_the_send_limit() {
+fn data_acknowledged_above_gaps_counts_against_send_limit() {
     let unlimited = Config {
         stream_window: 1 << 40,
         connection_window: 1 << 40,

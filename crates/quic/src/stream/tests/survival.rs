@@ -311,7 +311,7 @@ proptest! {
     /// what is read is what was written, the peer's credit is never exceeded (the
     /// receiver would refuse), memory is bounded, and nothing is left over.
     #[test]
-    fn any_history_ends_with_all_bytes_delivered(
+    fn any_history_delivers_all_bytes(
         ops in prop::collection::vec((any::<bool>(), op()), 1..300)
     ) {
         let (client, server) = pair(tight());
@@ -331,7 +331,7 @@ proptest! {
 }
 
 #[test]
-fn a_refused_0rtt_attempt_is_repeated_under_the_new_limits() {
+fn rejected_0rtt_data_is_resent_under_new_limits() {
     let server_limits = Streams::new(Role::Server, tight()).initial_limits();
     let mut client = Streams::new(Role::Client, Config::default());
     client.set_peer_limits(crate::stream::PeerLimits {
@@ -379,7 +379,7 @@ fn a_refused_0rtt_attempt_is_repeated_under_the_new_limits() {
 }
 
 #[test]
-fn a_stop_is_answered_by_a_reset_with_its_code() {
+fn stop_sending_is_answered_with_reset_of_same_code() {
     let (mut client, mut server) = pair(Config::default());
     let id = client.open(UNI).unwrap();
     client.write(id, &[0; 5_000]).unwrap();
@@ -395,7 +395,7 @@ fn a_stop_is_answered_by_a_reset_with_its_code() {
 }
 
 #[test]
-fn the_story_of_one_stream_in_events() {
+fn events_of_one_stream_from_open_to_finish() {
     let (mut client, mut server) = pair(Config::default());
     let id = client.open(BIDI).unwrap();
     client.write(id, b"hello").unwrap();

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::kind;
 use crate::error::{Code, TransportError};
-use crate::wire::cursor::{VARINT_IN_TWO_MAX, VARINT_MAX, varint_in_two, varint_len};
+use crate::wire::cursor::{TWO_BYTE_VARINT_MAX, VARINT_MAX, two_byte_varint, varint_len};
 use crate::wire::{Reader, Writer};
 
 /// How many packets arrived with each ECN codepoint (RFC 9000 §19.3.2).
@@ -30,9 +30,9 @@ impl EcnCounts {
 pub struct Ack<'a> {
     /// The highest number acknowledged.
     pub largest: u64,
-    /// How long the peer held it back, in units of 2^`ack_delay_exponent` µs.
+    /// How long the peer delayed the acknowledgment, in units of 2^`ack_delay_exponent` µs.
     pub delay: u64,
-    /// ECN counts, if the peer reads the marks.
+    /// ECN counts, if the peer reports them.
     pub ecn: Option<EcnCounts>,
     /// The lowest number of the range that `largest` ends.
     first_start: u64,
@@ -43,7 +43,7 @@ pub struct Ack<'a> {
 }
 
 impl<'a> Ack<'a> {
-    /// The ranges acknowledged, highest first.
+    /// Returns the ranges acknowledged, highest first.
     #[must_use]
     pub fn ranges(&self) -> Ranges<'a> {
         Ranges {
@@ -53,14 +53,14 @@ impl<'a> Ack<'a> {
         }
     }
 
-    /// How many ranges there are, at least one.
+    /// Returns how many ranges there are, at least one.
     #[must_use]
     pub fn range_count(&self) -> u64 {
         self.more.saturating_add(1)
     }
 
-    /// The delay in microseconds, given the peer's `ack_delay_exponent`;
-    /// saturates, because nothing keeps a peer from claiming centuries.
+    /// Returns the delay in microseconds, given the peer's `ack_delay_exponent`. Saturates, because a
+    /// peer may send any value.
     #[must_use]
     pub fn delay_micros(&self, exponent: u8) -> u64 {
         1_u64
@@ -68,7 +68,7 @@ impl<'a> Ack<'a> {
             .map_or(u64::MAX, |unit| self.delay.saturating_mul(unit))
     }
 
-    /// Reads what follows the type.
+    /// Reads the fields after the frame type.
     pub(super) fn decode(reader: &mut Reader<'a>, with_ecn: bool) -> Result<Self, TransportError> {
         let truncated = || TransportError::new(Code::FRAME_ENCODING_ERROR, "ACK frame truncated");
         let negative = || {
@@ -137,7 +137,7 @@ impl<'a> Ack<'a> {
     }
 }
 
-/// What `reader` has read of `bytes`, at whose front it was.
+/// Returns what `reader` has read of `bytes`, at whose front it was.
 fn before<'a>(bytes: &'a [u8], reader: &Reader<'_>) -> &'a [u8] {
     let read = bytes.len().saturating_sub(reader.remaining());
     bytes.get(..read).unwrap_or_default()
@@ -198,13 +198,12 @@ pub const MAX_SIZE_OF_ONE_RANGE: usize = 1 + 8 + 8 + COUNT_SIZE + 8 + 3 * 8;
 const COUNT_SIZE: usize = 2;
 
 /// Most ranges that [`encode`] puts in a frame.
-const MAX_RANGES: u16 = VARINT_IN_TWO_MAX;
+const MAX_RANGES: u16 = TWO_BYTE_VARINT_MAX;
 
-/// Writes an ACK frame of as many of `ranges` (descending, neither touching nor
-/// overlapping) as fit into `w`, and says how many that were. `delay` is in
-/// units of our `ack_delay_exponent`. Nothing is written if there is no range or
-/// no room for the first one. Whatever else is wrong with the ranges, none is
-/// written that was not among them.
+/// Writes an ACK frame with as many of `ranges` as fit into `w`, and returns how many it contains.
+/// The ranges must be descending and neither adjacent nor overlapping; even if they are not, no other
+/// number is acknowledged. `delay` is in units of our `ack_delay_exponent`. Nothing is written if
+/// there is no range, or no room for the first one.
 #[expect(
     clippy::arithmetic_side_effects,
     reason = "sizes of a few integers, and a count up to 2^14"
@@ -228,7 +227,7 @@ pub fn encode(
     }
     write_start(w, largest, delay, ecn.is_some());
     let count_at = w.written();
-    w.varint_in_two(0);
+    w.two_byte_varint(0);
     w.varint(first_len);
     let mut more = 0;
     for range in ranges {
@@ -246,22 +245,23 @@ pub fn encode(
         more += 1;
     }
     let count = w.filled_mut().get_mut(count_at..);
-    if let (Some(count), Some(more)) =
-        (count.and_then(<[u8]>::first_chunk_mut), varint_in_two(more))
-    {
+    if let (Some(count), Some(more)) = (
+        count.and_then(<[u8]>::first_chunk_mut),
+        two_byte_varint(more),
+    ) {
         *count = more;
     }
     write_ecn(w, ecn);
     usize::from(more) + 1
 }
 
-/// Bytes of a frame of one range, ECN counts aside.
+/// Returns the number of bytes of a frame of one range, ECN counts aside.
 #[expect(clippy::arithmetic_side_effects, reason = "27 at most")]
 fn start_size(largest: u64, delay: u64, first_len: u64) -> usize {
     1 + varint_len(largest) + varint_len(delay) + COUNT_SIZE + varint_len(first_len)
 }
 
-/// The Gap and the length of `range` below a range that starts at `above`
+/// Returns the Gap and the length of `range` below a range that starts at `above`
 /// (RFC 9000 §19.3.1).
 #[inline]
 fn below(above: u64, range: &RangeInclusive<u64>) -> Option<(u64, u64)> {

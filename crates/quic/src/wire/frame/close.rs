@@ -1,11 +1,11 @@
-//! CONNECTION_CLOSE frames with a reason cut to fit (RFC 9000 §19.19).
+//! CONNECTION_CLOSE frames with a reason that is truncated to fit (RFC 9000 §19.19).
 
 use super::{Frame, data};
 use crate::error::TransportError;
 use crate::wire::Writer;
 
-/// Writes a CONNECTION_CLOSE of type 0x1c for `error`, with as much of its
-/// reason as fits; false, with nothing written, if not even an empty one does.
+/// Writes a CONNECTION_CLOSE of type 0x1c for `error`, with as much of its reason as fits. Returns
+/// false, and writes nothing, if not even a frame without a reason fits.
 pub fn encode_transport(w: &mut Writer<'_>, error: &TransportError) -> bool {
     let frame = |reason| Frame::ConnectionClose {
         code: error.code,
@@ -15,7 +15,8 @@ pub fn encode_transport(w: &mut Writer<'_>, error: &TransportError) -> bool {
     encode_cut(w, error.reason.as_bytes(), frame)
 }
 
-/// Writes a CONNECTION_CLOSE of type 0x1d, likewise.
+/// Writes a CONNECTION_CLOSE of type 0x1d, with as much of `reason` as fits. Returns false, and
+/// writes nothing, if not even a frame without a reason fits.
 pub fn encode_application(w: &mut Writer<'_>, code: u64, reason: &[u8]) -> bool {
     encode_cut(w, reason, |reason| Frame::ApplicationClose { code, reason })
 }
@@ -34,7 +35,7 @@ fn encode_cut<'a>(
     true
 }
 
-/// As much of `reason` as `room` bytes hold, without ending within a UTF-8
+/// Returns as much of `reason` as `room` bytes hold, without ending within a UTF-8
 /// character.
 fn cut(reason: &[u8], room: usize) -> &[u8] {
     let Some((head, tail)) = reason.split_at_checked(room) else {

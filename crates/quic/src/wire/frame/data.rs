@@ -1,12 +1,12 @@
-//! The frames that carry bytes, written so that the bytes go straight into the
-//! packet: first the header, then [`Writer::reserve`] and a copy.
+//! Headers of the frames that carry data. The data is then copied straight into the packet, with
+//! [`Writer::reserve`].
 
 use super::kind;
 use crate::stream::StreamId;
 use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
 
-/// Bytes of the header of a STREAM frame (RFC 9000 §19.8); `len` is `None` for
+/// Returns the number of bytes of the header of a STREAM frame (RFC 9000 §19.8); `len` is `None` for
 /// one that runs to the end of the packet.
 #[must_use]
 #[expect(clippy::arithmetic_side_effects, reason = "25 at most")]
@@ -48,7 +48,7 @@ pub fn encode_stream_header(
     }
 }
 
-/// How many bytes of data a frame of `room` bytes holds with a Length field,
+/// Returns how many bytes of data a frame of `room` bytes holds with a Length field,
 /// after `header` bytes of other fields: the field grows with what it counts.
 /// `None` if not even a frame without data fits.
 #[must_use]
@@ -69,7 +69,7 @@ pub const fn capacity(room: usize, header: usize) -> Option<usize> {
     Some(len)
 }
 
-/// Bytes of the header of a CRYPTO frame (RFC 9000 §19.6).
+/// Returns the number of bytes of the header of a CRYPTO frame (RFC 9000 §19.6).
 #[must_use]
 #[expect(clippy::arithmetic_side_effects, reason = "17 at most")]
 pub const fn crypto_header_size(offset: u64, len: usize) -> usize {
@@ -83,7 +83,7 @@ pub fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
     w.varint(len as u64);
 }
 
-/// Bytes of the header of a DATAGRAM frame (RFC 9221 §4); `len` is `None` for
+/// Returns the number of bytes of the header of a DATAGRAM frame (RFC 9221 §4); `len` is `None` for
 /// one that runs to the end of the packet.
 #[must_use]
 #[expect(clippy::arithmetic_side_effects, reason = "nine at most")]

@@ -7,7 +7,7 @@ use crate::stream::{Directionality, MAX_STREAM_COUNT, StreamId};
 use crate::wire::Reader;
 use crate::wire::cursor::{VARINT_MAX, varint_len};
 
-/// Refuses a payload without frames.
+/// Checks that a payload contains at least one frame.
 ///
 /// # Errors
 /// PROTOCOL_VIOLATION (RFC 9000 §12.4).
@@ -28,7 +28,7 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// Over a decrypted payload.
+    /// Creates an iterator over the frames of a decrypted payload.
     #[must_use]
     pub const fn new(payload: &'a [u8]) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// What has not been read.
+    /// Returns what has not been read.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.reader.rest()
@@ -65,7 +65,7 @@ impl<'a> Frames<'a> {
         Ok(frame_type)
     }
 
-    /// `None` where the bytes end too early.
+    /// Reads a frame after its type; `None` if there are too few bytes.
     fn body(&mut self, frame_type: u64) -> Option<Result<Frame<'a>, TransportError>> {
         let r = &mut self.reader;
         Some(Ok(match frame_type {
@@ -165,7 +165,7 @@ fn stream_id(r: &mut Reader<'_>) -> Option<StreamId> {
     r.varint().map(StreamId::from_wire)
 }
 
-/// The rest of a run whose first byte has been read.
+/// Returns the rest of a run whose first byte has been read.
 fn padding<'a>(r: &mut Reader<'_>) -> Frame<'a> {
     let more = r
         .rest()
@@ -177,7 +177,7 @@ fn padding<'a>(r: &mut Reader<'_>) -> Frame<'a> {
     Frame::Padding { len }
 }
 
-/// The data of CRYPTO and STREAM frames has to end within the number space of
+/// Returns the data of CRYPTO and STREAM frames has to end within the number space of
 /// offsets (RFC 9000 §19.6, §19.8).
 fn check_end(offset: u64, data: &[u8]) -> Result<(), TransportError> {
     if offset.saturating_add(data.len() as u64) > VARINT_MAX {
@@ -195,7 +195,7 @@ fn crypto<'a>(r: &mut Reader<'a>) -> Option<Result<Frame<'a>, TransportError>> {
 fn new_token<'a>(r: &mut Reader<'a>) -> Option<Result<Frame<'a>, TransportError>> {
     let token = r.prefixed()?;
     if token.is_empty() {
-        return Some(Err(encoding_error("NEW_TOKEN without a token")));
+        return Some(Err(encoding_error("NEW_TOKEN with an empty token")));
     }
     Some(Ok(Frame::NewToken(token)))
 }
@@ -222,7 +222,7 @@ fn stream<'a>(r: &mut Reader<'a>, frame_type: u64) -> Option<Result<Frame<'a>, T
     }))
 }
 
-/// MAX_STREAMS and STREAMS_BLOCKED (RFC 9000 §19.11, §19.14).
+/// Reads MAX_STREAMS or STREAMS_BLOCKED (RFC 9000 §19.11, §19.14).
 fn stream_count<'a>(
     r: &mut Reader<'_>,
     unidirectional: bool,
@@ -247,7 +247,9 @@ fn new_connection_id<'a>(r: &mut Reader<'_>) -> Option<Result<Frame<'a>, Transpo
     let cid = ConnectionId::new(r.bytes(usize::from(len))?).filter(|cid| !cid.is_empty());
     let reset_token = ResetToken(r.array()?);
     let Some(cid) = cid else {
-        return Some(Err(encoding_error("connection ID not of 1 to 20 bytes")));
+        return Some(Err(encoding_error(
+            "connection ID length is not 1 to 20 bytes",
+        )));
     };
     if retire_prior_to > sequence {
         return Some(Err(encoding_error(

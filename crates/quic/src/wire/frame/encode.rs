@@ -1,6 +1,5 @@
-//! Writing frames that fit as they are. Frames with much data have their own
-//! ways in [`super::data`], ACK frames in [`super::ack`], and closes that may
-//! have to be cut in [`super::close`].
+//! Writing frames of fixed content. For frames with much data see [`super::data`], for ACK frames
+//! [`super::ack`], and for CONNECTION_CLOSE with a reason that may be truncated [`super::close`].
 
 use super::{Frame, data, kind};
 use crate::stream::{Directionality, StreamId};
@@ -8,7 +7,7 @@ use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
 
 impl Frame<'_> {
-    /// Bytes that [`Frame::encode`] writes.
+    /// Returns the number of bytes that [`Frame::encode`] writes.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -72,8 +71,8 @@ impl Frame<'_> {
         }
     }
 
-    /// Writes it, STREAM and DATAGRAM frames with a Length field. Ask
-    /// [`Frame::size`] first; if it does not fit, `w` has overflowed.
+    /// Writes the frame, with a Length field in STREAM and DATAGRAM frames. If [`Frame::size`] is more
+    /// than the room in `w`, `w` overflows.
     pub fn encode(&self, w: &mut Writer<'_>) {
         match self {
             Self::Padding { len } => w.zeros(*len),
@@ -203,7 +202,8 @@ fn stream_limit(w: &mut Writer<'_>, frame_type: u64, id: StreamId, limit: u64) {
     fields(w, frame_type, &[id.as_u64(), limit]);
 }
 
-/// The type for unidirectional streams follows the one for bidirectional ones.
+/// Writes a frame with a stream count. The type for unidirectional streams is that for bidirectional
+/// ones plus one.
 #[expect(clippy::arithmetic_side_effects, reason = "0x13 or 0x17")]
 fn stream_count(w: &mut Writer<'_>, bidi_type: u64, directionality: Directionality, limit: u64) {
     let frame_type = match directionality {

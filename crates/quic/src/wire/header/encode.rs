@@ -1,14 +1,14 @@
-//! Writing headers, before they are protected.
+//! Writing unprotected headers.
 
 use super::{KEY_PHASE, SPIN};
 use crate::cid::ConnectionId;
-use crate::wire::cursor::{VARINT_IN_TWO_MAX, varint_in_two, varint_len};
+use crate::wire::cursor::{TWO_BYTE_VARINT_MAX, two_byte_varint, varint_len};
 use crate::wire::packet::{FIXED, LONG};
 use crate::wire::{PacketKind, TruncatedNumber, Version, Writer};
 
 /// Largest Length field of a long header that we write: it is a two-byte
 /// variable-length integer, filled in when the packet is complete.
-pub const MAX_LENGTH: usize = VARINT_IN_TWO_MAX as usize;
+pub const MAX_LENGTH: usize = TWO_BYTE_VARINT_MAX as usize;
 
 /// Bytes of the Length field as we write it.
 const LENGTH_SIZE: usize = 2;
@@ -39,7 +39,7 @@ impl LongKind<'_> {
         }
     }
 
-    /// The packet type.
+    /// Returns the packet type.
     #[must_use]
     pub const fn packet(self) -> PacketKind {
         match self {
@@ -57,9 +57,9 @@ pub struct LongHeader<'a> {
     pub kind: LongKind<'a>,
     /// QUIC version.
     pub version: Version,
-    /// Chosen by the receiver, or random in a client's first Initials.
+    /// Destination connection ID: chosen by the receiver, or random in a client's first Initials.
     pub dcid: ConnectionId,
-    /// Ours.
+    /// Source connection ID.
     pub scid: ConnectionId,
     /// The packet number.
     pub number: TruncatedNumber,
@@ -68,7 +68,7 @@ pub struct LongHeader<'a> {
 }
 
 impl LongHeader<'_> {
-    /// Bytes that [`LongHeader::encode`] writes.
+    /// Returns the number of bytes that [`LongHeader::encode`] writes.
     #[must_use]
     pub fn size(&self) -> usize {
         let token = match self.kind {
@@ -85,8 +85,8 @@ impl LongHeader<'_> {
             .saturating_add(self.number.size())
     }
 
-    /// Writes it, with a Length to be patched by [`HeaderPositions::finish`];
-    /// `None` if it does not fit into `w`.
+    /// Writes the header, with a Length that [`HeaderPositions::finish`] fills in. Returns `None` if it
+    /// does not fit into `w`.
     #[must_use]
     pub fn encode(&self, w: &mut Writer<'_>) -> Option<HeaderPositions> {
         let start = w.written();
@@ -106,7 +106,7 @@ impl LongHeader<'_> {
             LongKind::ZeroRtt | LongKind::Handshake => {}
         }
         let length_at = w.written();
-        w.varint_in_two(0);
+        w.two_byte_varint(0);
         let number_at = w.written();
         self.number.encode(w);
         (!w.overflowed()).then(|| HeaderPositions {
@@ -118,7 +118,7 @@ impl LongHeader<'_> {
     }
 }
 
-/// The first byte to the source connection ID.
+/// Writes a long header from the first byte to the source connection ID.
 pub(in crate::wire) fn encode_long_prefix(
     w: &mut Writer<'_>,
     fixed_bit: bool,
@@ -140,9 +140,9 @@ pub(in crate::wire) fn encode_long_prefix(
 pub struct ShortHeader {
     /// Latency spin bit.
     pub spin: bool,
-    /// Which generation of keys protects it.
+    /// The Key Phase bit.
     pub key_phase: bool,
-    /// Chosen by the receiver.
+    /// Destination connection ID.
     pub dcid: ConnectionId,
     /// The packet number.
     pub number: TruncatedNumber,
@@ -151,7 +151,7 @@ pub struct ShortHeader {
 }
 
 impl ShortHeader {
-    /// Bytes that [`ShortHeader::encode`] writes.
+    /// Returns the number of bytes that [`ShortHeader::encode`] writes.
     #[must_use]
     pub fn size(&self) -> usize {
         self.dcid
@@ -160,7 +160,7 @@ impl ShortHeader {
             .saturating_add(1)
     }
 
-    /// Writes it; `None` if it does not fit into `w`.
+    /// Writes the header. Returns `None` if it does not fit into `w`.
     #[must_use]
     pub fn encode(&self, w: &mut Writer<'_>) -> Option<HeaderPositions> {
         let start = w.written();
@@ -181,7 +181,7 @@ impl ShortHeader {
     }
 }
 
-/// Where the parts of a header were written, counted from the writer's start.
+/// Offsets of the parts of a written header, from the start of the writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderPositions {
     /// First byte.
@@ -190,16 +190,15 @@ pub struct HeaderPositions {
     pub length_at: Option<usize>,
     /// Packet number.
     pub number_at: usize,
-    /// First byte after the header: up to here is the AEAD's associated data.
+    /// End of the header, which is the end of the AEAD's associated data.
     pub payload_at: usize,
 }
 
 impl HeaderPositions {
     /// Fills in the Length field, if there is one, of the packet in `packets` (from
-    /// the writer's start on) that ends at `end` with its AEAD tag, which need
-    /// not have been written yet. False, with nothing changed, if the packet is
-    /// longer than [`MAX_LENGTH`] allows or `packets` is not what the header was
-    /// written into.
+    /// the writer's start on) that ends at `end` with its AEAD tag, which need not have been written
+    /// yet. Returns false, and changes nothing, if the packet is longer than [`MAX_LENGTH`] allows or
+    /// `packets` is not the buffer of the header.
     #[must_use]
     pub fn finish(&self, packets: &mut [u8], end: usize) -> bool {
         let Some(at) = self.length_at else {
@@ -208,7 +207,7 @@ impl HeaderPositions {
         let length = end
             .checked_sub(self.number_at)
             .and_then(|length| u16::try_from(length).ok())
-            .and_then(varint_in_two);
+            .and_then(two_byte_varint);
         let field = packets.get_mut(at..).and_then(<[u8]>::first_chunk_mut);
         match (field, length) {
             (Some(field), Some(length)) => {

@@ -65,7 +65,7 @@ fn header_is_written_whole_or_not_at_all() {
 }
 
 #[test]
-fn length_that_has_no_encoding_is_refused() {
+fn length_without_encoding_is_rejected() {
     let mut buffer = vec![0; 70_000];
     let header = LongHeader {
         kind: LongKind::Handshake,
@@ -89,7 +89,7 @@ fn length_that_has_no_encoding_is_refused() {
 }
 
 #[test]
-fn coalesced_packets_are_walked() {
+fn coalesced_packets_are_parsed_in_order() {
     let mut buffer = [0; 400];
     let mut w = Writer::new(&mut buffer);
     long_packet(&mut w, LongKind::Initial { token: b"tok" }, b"dest", 40);
@@ -127,7 +127,7 @@ fn coalesced_packets_are_walked() {
 /// A packet that is too short for its sample, or has a connection ID that
 /// version 1 forbids, does not take the ones behind it along.
 #[test]
-fn a_bad_packet_can_be_skipped() {
+fn invalid_packet_is_skipped_within_datagram() {
     for bad in [
         [&[0xe0, 0, 0, 0, 1, 0, 0, 5][..], &[0; 5]].concat(),
         [&[0xe0, 0, 0, 0, 1, 21][..], &[1; 21], &[0, 30], &[0; 30]].concat(),
@@ -145,7 +145,7 @@ fn a_bad_packet_can_be_skipped() {
 }
 
 #[test]
-fn a_length_beyond_the_datagram_ends_the_walk() {
+fn length_beyond_datagram_ends_iteration() {
     let mut buffer = [0; 400];
     let mut w = Writer::new(&mut buffer);
     long_packet(&mut w, LongKind::Handshake, b"abcd", 50);
@@ -159,7 +159,7 @@ fn a_length_beyond_the_datagram_ends_the_walk() {
 /// An unknown version is read as far as RFC 8999 goes, however long its
 /// connection IDs and however little follows.
 #[test]
-fn unknown_versions_keep_their_connection_ids() {
+fn connection_ids_of_unknown_version_are_parsed() {
     for (dcid_len, scid_len) in [(0, 0), (21, 255), (255, 21), (8, 0)] {
         let mut packet = vec![0x80, 0x0a, 0x1a, 0x2a, 0x3a, dcid_len];
         packet.extend(vec![0xd; usize::from(dcid_len)]);
@@ -176,7 +176,7 @@ fn unknown_versions_keep_their_connection_ids() {
 
 /// The header of the client Initial of RFC 9001 §A.2.
 #[test]
-fn rfc_9001_client_initial() {
+fn client_initial_header_matches_rfc9001_appendix_a() {
     let mut packet = vec![0xc3, 0, 0, 0, 1, 8];
     packet.extend([0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08]);
     packet.extend([0, 0, 0x44, 0x9e, 0, 0, 0, 2]);
@@ -185,14 +185,14 @@ fn rfc_9001_client_initial() {
     assert_eq!(header.packet_len, 1200);
     assert_eq!(header.number_at, 18);
     assert!(matches!(header.kind, HeaderKind::Initial { token } if token.is_empty()));
-    let open = OpenHeader::read(&packet, header.number_at).unwrap();
+    let open = UnprotectedHeader::read(&packet, header.number_at).unwrap();
     assert_eq!(open.number, TruncatedNumber::with_len(2, 4));
     assert_eq!(open.header_len, 22);
     assert_eq!(open.check_reserved(), Ok(()));
 }
 
 #[test]
-fn reserved_bits_and_key_phase_differ_between_the_forms() {
+fn reserved_bits_and_key_phase_are_read_per_header_form() {
     let mut packet = [0; 40];
     for (first, key_phase, clear) in [
         (0b0100_0000, false, true),
@@ -205,16 +205,16 @@ fn reserved_bits_and_key_phase_differ_between_the_forms() {
         (0b1110_1000, false, false),
     ] {
         packet[0] = first;
-        let open = OpenHeader::read(&packet, 9).unwrap();
+        let open = UnprotectedHeader::read(&packet, 9).unwrap();
         assert_eq!(open.key_phase, key_phase, "{first:#010b}");
         assert_eq!(open.check_reserved().is_ok(), clear, "{first:#010b}");
     }
-    assert_eq!(OpenHeader::read(&packet[..9], 9), None);
-    assert_eq!(OpenHeader::read(&packet[..9], 10), None);
+    assert_eq!(UnprotectedHeader::read(&packet[..9], 9), None);
+    assert_eq!(UnprotectedHeader::read(&packet[..9], 10), None);
 }
 
 #[test]
-fn short_header_without_a_sample() {
+fn short_header_without_sample_is_an_error() {
     let datagram = [0x40; 1 + 8 + MIN_PROTECTED_LEN];
     assert!(PartialHeader::parse(&datagram, 8).is_ok());
     assert_eq!(
@@ -264,7 +264,7 @@ proptest! {
         prop_assert_eq!(read.fixed_bit, fixed_bit);
         prop_assert_eq!(read.packet_len, end);
         prop_assert_eq!(read.number_at, positions.number_at);
-        let open = OpenHeader::read(packet, read.number_at).unwrap();
+        let open = UnprotectedHeader::read(packet, read.number_at).unwrap();
         prop_assert_eq!(open.number, number);
         prop_assert_eq!(open.header_len, positions.payload_at);
         prop_assert_eq!(open.check_reserved(), Ok(()));
@@ -289,7 +289,7 @@ proptest! {
         prop_assert_eq!(read.kind, HeaderKind::Short { spin });
         prop_assert_eq!(read.fixed_bit, fixed_bit);
         prop_assert_eq!(read.dcid.cid(packet), Some(dcid));
-        let open = OpenHeader::read(packet, read.number_at).unwrap();
+        let open = UnprotectedHeader::read(packet, read.number_at).unwrap();
         prop_assert_eq!(open.number, number);
         prop_assert_eq!(open.key_phase, key_phase);
         prop_assert_eq!(open.header_len, positions.payload_at);
@@ -299,7 +299,7 @@ proptest! {
     /// Arbitrary bytes never panic, and what is accepted lies in the datagram
     /// and agrees with the endpoint's shortcut.
     #[test]
-    fn arbitrary_datagrams_are_safe(
+    fn arbitrary_datagrams_never_panic(
         mut datagram in vec(any::<u8>(), 0..120), version in 0_u32..3, cid_len in 0_usize..=20,
     ) {
         if let Some(field) = datagram.get_mut(1..5) {
@@ -312,7 +312,7 @@ proptest! {
                 prop_assert_eq!(route(rest, cid_len).unwrap().dcid, header.dcid.of(rest));
                 prop_assert!(header.number_at <= header.packet_len);
                 if header.kind.packet().is_some() {
-                    prop_assert!(OpenHeader::read(rest, header.number_at).is_some());
+                    prop_assert!(UnprotectedHeader::read(rest, header.number_at).is_some());
                 }
             }
             let skip = parsed.map_or_else(HeaderError::packet_len, |header| Some(header.packet_len));

@@ -13,14 +13,12 @@ use crate::stream::MAX_STREAM_COUNT;
 use crate::wire::{MIN_MTU, Reader};
 
 impl TransportParameters {
-    /// Reads the extension that the peer in the role of `sender` put into its
-    /// TLS handshake message. Unknown parameters are ignored.
+    /// Reads the TLS extension with the parameters of `sender`. Unknown parameters are ignored.
     ///
     /// # Errors
-    /// TRANSPORT_PARAMETER_ERROR if it is malformed, repeats a parameter, holds
-    /// an invalid value or one that a client may not send (RFC 9000 §7.4,
-    /// §18.2). Whether the connection IDs are right is for
-    /// [`TransportParameters::authenticate`].
+    /// TRANSPORT_PARAMETER_ERROR if it is malformed, repeats a parameter, or contains an invalid value
+    /// or one that a client may not send (RFC 9000 §7.4, §18.2).
+    /// [`TransportParameters::authenticate`] checks the connection IDs.
     pub fn decode(bytes: &[u8], sender: Role) -> Result<Self, TransportError> {
         let mut parameters = Self::default();
         let mut seen = SmallVec::<[u64; 32]>::new();
@@ -31,7 +29,9 @@ impl TransportParameters {
                 .and_then(|id| Some((id, r.prefixed()?)))
                 .ok_or_else(|| invalid("transport parameters truncated"))?;
             if sender == Role::Client && id::is_server_only(id) {
-                return Err(invalid("client sent a server's transport parameter"));
+                return Err(invalid(
+                    "client sent a transport parameter that only a server may send",
+                ));
             }
             parameters.set(id, value, sender)?;
             seen.push(id);
@@ -77,7 +77,7 @@ impl TransportParameters {
             id::PREFERRED_ADDRESS => {
                 let address = PreferredAddress::decode(value);
                 self.preferred_address =
-                    Some(address.ok_or_else(|| invalid("preferred_address malformed"))?);
+                    Some(address.ok_or_else(|| invalid("malformed preferred_address"))?);
             }
             id::ACTIVE_CONNECTION_ID_LIMIT => {
                 self.active_connection_id_limit = at_least(value, MIN_ACTIVE_CONNECTION_ID_LIMIT)?;
@@ -91,7 +91,7 @@ impl TransportParameters {
             id::VERSION_INFORMATION => {
                 let information = VersionInformation::decode(value, sender);
                 self.version_information =
-                    Some(information.ok_or_else(|| invalid("version_information malformed"))?);
+                    Some(information.ok_or_else(|| invalid("malformed version_information"))?);
             }
             id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = integer(value)?,
             id::GREASE_QUIC_BIT => self.grease_quic_bit = flag(value)?,
@@ -101,7 +101,7 @@ impl TransportParameters {
         Ok(())
     }
 
-    /// What no parameter can be judged for alone.
+    /// Checks rules that involve more than one parameter.
     fn check_together(&self) -> Result<(), TransportError> {
         if self
             .min_ack_delay
@@ -121,7 +121,7 @@ impl TransportParameters {
     }
 }
 
-/// A value that is one variable-length integer.
+/// Reads a value that is one variable-length integer.
 fn integer(value: &[u8]) -> Result<u64, TransportError> {
     let mut r = Reader::new(value);
     r.varint()
@@ -145,12 +145,12 @@ fn at_most(value: &[u8], max: u64) -> Result<u64, TransportError> {
     Ok(value)
 }
 
-/// A parameter that says something by being there.
+/// Reads a parameter without a value, whose presence means true.
 fn flag(value: &[u8]) -> Result<bool, TransportError> {
     if value.is_empty() {
         Ok(true)
     } else {
-        Err(invalid("transport parameter has a value but should not"))
+        Err(invalid("transport parameter must be empty"))
     }
 }
 

@@ -8,9 +8,9 @@ use crate::wire::Writer;
 use crate::wire::cursor::VARINT_MAX;
 
 impl TransportParameters {
-    /// Appends the extension for the TLS handshake. Values that the peer assumes
-    /// anyway are left out, and those over 2^62 - 1 are sent as that. `grease` is random; with it goes a reserved
-    /// parameter of up to 8 bytes, which peers have to ignore (RFC 9000 §18.1).
+    /// Appends the extension for the TLS handshake. Default values are omitted, and values over
+    /// 2^62 - 1 are sent as 2^62 - 1. With `grease`, which is random, a reserved parameter of up to 8
+    /// bytes is added, which peers have to ignore (RFC 9000 §18.1).
     pub fn encode(&self, out: &mut Vec<u8>, grease: Option<[u64; 2]>) {
         self.encode_integers(out);
         self.encode_values(out);

@@ -29,14 +29,14 @@ pub(super) const GREASE_QUIC_BIT: u64 = 0x2ab2;
 /// ACK frequency §3.
 pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
 
-/// A reserved identifier, `31 * N + 27` (RFC 9000 §18.1).
+/// Returns a reserved identifier, `31 * N + 27` (RFC 9000 §18.1).
 pub(super) const fn reserved(random: u64) -> u64 {
     /// How many there are.
     const COUNT: u64 = (VARINT_MAX - 27) / 31 + 1;
     (random % COUNT).saturating_mul(31).saturating_add(27)
 }
 
-/// Whether only a server may send it (RFC 9000 §18.2).
+/// Returns whether only a server may send it (RFC 9000 §18.2).
 pub(super) const fn is_server_only(id: u64) -> bool {
     matches!(
         id,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_identifiers_are_varints_and_ours_are_not_reserved() {
+    fn reserved_identifiers_are_varints_and_exclude_known_ones() {
         for random in [0, 1, u64::MAX, VARINT_MAX / 31, (VARINT_MAX - 27) / 31] {
             let id = reserved(random);
             assert!(id <= VARINT_MAX && id % 31 == 27);

@@ -1,4 +1,4 @@
-//! The address a server would rather be reached at (RFC 9000 §9.6, §18.2).
+//! The preferred_address parameter (RFC 9000 §9.6, §18.2).
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 
@@ -15,7 +15,7 @@ pub struct PreferredAddress {
     pub v6: Option<SocketAddrV6>,
     /// 1 to 20 bytes.
     pub cid: ConnectionId,
-    /// What a stateless reset for `cid` ends in.
+    /// The stateless reset token for `cid`.
     pub reset_token: ResetToken,
 }
 
@@ -23,8 +23,8 @@ impl PreferredAddress {
     /// Largest encoding, in bytes.
     pub(super) const MAX_SIZE: usize = 4 + 2 + 16 + 2 + 1 + 20 + 16;
 
-    /// `None` if the layout is not that of RFC 9000 §18.2 or the connection ID
-    /// is empty.
+    /// Reads the value. Returns `None` if its layout is not that of RFC 9000 §18.2, or if the connection
+    /// ID is empty.
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         let mut r = Reader::new(value);
         let v4 = SocketAddrV4::new(Ipv4Addr::from(r.u32()?), r.u16()?);

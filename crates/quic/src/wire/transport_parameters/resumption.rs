@@ -1,12 +1,11 @@
-//! Parameters over several connections: what a client remembers of a server for
-//! 0-RTT (RFC 9000 §7.4.1).
+//! The parameters of a server that a client remembers for 0-RTT (RFC 9000 §7.4.1).
 
 use super::TransportParameters;
 use crate::error::{Code, TransportError};
 
 impl TransportParameters {
-    /// What a client keeps with a session ticket and goes by when it sends 0-RTT:
-    /// everything but what describes one connection or may not be remembered
+    /// Returns the parameters that a client stores with a session ticket and applies to 0-RTT:
+    /// everything except what describes one connection or must not be remembered
     /// (RFC 9000 §7.4.1, RFC 9287 §3.1, ACK frequency §3).
     #[must_use]
     pub fn remembered_for_0rtt(&self) -> Self {
@@ -26,9 +25,8 @@ impl TransportParameters {
         }
     }
 
-    /// Checks that these, from a server that accepted 0-RTT, take back nothing
-    /// that the `remembered` ones gave. A server asks the same of its own before
-    /// it accepts.
+    /// Checks that these parameters, from a server that has accepted 0-RTT, reduce none of the
+    /// `remembered` ones. A server makes the same check before it accepts 0-RTT.
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION (RFC 9000 §7.4.1, RFC 9221 §3).

@@ -64,14 +64,14 @@ fn refused(bytes: &[u8], sender: Role) -> bool {
 }
 
 #[test]
-fn nothing_sent_means_the_defaults() {
+fn empty_parameters_decode_to_defaults() {
     let defaults = TransportParameters::default();
     assert!(encoded(&defaults).is_empty());
     assert_eq!(TransportParameters::decode(&[], Role::Client), Ok(defaults));
 }
 
 #[test]
-fn a_full_set_round_trips_and_no_cut_of_it_is_mistaken() {
+fn full_parameters_round_trip_and_truncations_differ() {
     let bytes = encoded(&full());
     assert_eq!(
         TransportParameters::decode(&bytes, Role::Server),
@@ -85,7 +85,7 @@ fn a_full_set_round_trips_and_no_cut_of_it_is_mistaken() {
 
 /// One address family missing is all zeros on the wire (RFC 9000 §18.2).
 #[test]
-fn a_preferred_address_of_one_family() {
+fn preferred_address_of_one_family_round_trips() {
     let mut parameters = full();
     let address = parameters.preferred_address.as_mut().unwrap();
     address.v6 = None;
@@ -95,7 +95,7 @@ fn a_preferred_address_of_one_family() {
 
 /// The byte layout of RFC 9000 figure 22.
 #[test]
-fn preferred_address_layout() {
+fn preferred_address_is_encoded_as_in_rfc() {
     let mut value = vec![0x0d, 45];
     value.extend([192, 0, 2, 1, 0x01, 0xbb]);
     value.extend([0; 18]);
@@ -116,7 +116,7 @@ fn preferred_address_layout() {
 }
 
 #[test]
-fn values_at_and_beyond_their_bounds() {
+fn values_at_bounds_are_accepted_and_beyond_rejected() {
     let integer = |id: u8, value: u64| {
         let mut bytes = vec![id, 8];
         bytes.extend((value | 0xc0 << 56).to_be_bytes());
@@ -136,7 +136,7 @@ fn values_at_and_beyond_their_bounds() {
 }
 
 #[test]
-fn malformed_values() {
+fn malformed_values_are_rejected() {
     for (what, bytes) in [
         ("no length", &[0x01][..]),
         ("length beyond the end", &[0x01, 2, 0]),
@@ -162,14 +162,14 @@ fn malformed_values() {
 /// A client has to speak the version it chose; a server may have switched
 /// (RFC 9368 §4).
 #[test]
-fn chosen_but_not_available() {
+fn chosen_version_missing_from_available_is_rejected() {
     let bytes = [0x11, 8, 0, 0, 0, 1, 0x6b, 0x33, 0x43, 0xcf];
     assert!(refused(&bytes, Role::Client));
     assert!(!refused(&bytes, Role::Server));
 }
 
 #[test]
-fn what_only_servers_send() {
+fn server_only_parameters_from_client_are_rejected() {
     let full = full();
     let none = TransportParameters::default();
     for server_only in [
@@ -197,7 +197,7 @@ fn what_only_servers_send() {
 }
 
 #[test]
-fn parameters_that_contradict_each_other() {
+fn contradicting_parameters_are_rejected() {
     let mut parameters = full();
     parameters.min_ack_delay = Some(5000);
     assert!(!refused(&encoded(&parameters), Role::Server));
@@ -245,7 +245,7 @@ fn connection_ids_are_authenticated() {
 }
 
 #[test]
-fn what_is_remembered_for_0rtt() {
+fn parameters_remembered_for_0rtt() {
     let remembered = full().remembered_for_0rtt();
     let forgotten = TransportParameters::default();
     // RFC 9000 §7.4.1 and the ACK frequency draft, §3.
@@ -360,7 +360,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_parameters_are_safe(bytes in vec(prop_oneof![any::<u8>(), 0..0x12_u8], 0..80)) {
+    fn arbitrary_parameters_never_panic(bytes in vec(prop_oneof![any::<u8>(), 0..0x12_u8], 0..80)) {
         for role in [Role::Client, Role::Server] {
             if let Ok(parameters) = TransportParameters::decode(&bytes, role) {
                 let again = TransportParameters::decode(&encoded(&parameters), role);
@@ -370,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_parameters_are_safe(
+    fn mutated_parameters_never_panic(
         parameters in any_parameters(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {

@@ -1,4 +1,4 @@
-//! Which versions an end speaks, told where nobody can change it (RFC 9368 §3).
+//! The version_information parameter, which authenticates the versions of an end (RFC 9368 §3).
 
 use crate::Role;
 use crate::wire::Version;
@@ -6,17 +6,17 @@ use crate::wire::Version;
 /// The `version_information` parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionInformation {
-    /// The version of the connection, as the sender sees it. That it is the one
-    /// of the packets is for the connection to check (VERSION_NEGOTIATION_ERROR).
+    /// The version of the connection, as the sender sees it. The connection has to compare it with
+    /// that of the packets (VERSION_NEGOTIATION_ERROR).
     pub chosen: Version,
-    /// Every version that the sender speaks, the preferred one first; may hold
-    /// reserved ones.
+    /// All versions that the sender supports, the preferred one first. They may include reserved
+    /// ones.
     pub available: Vec<Version>,
 }
 
 impl VersionInformation {
-    /// `None` if it is not a list of versions, names version 0, or is a client's
-    /// that does not speak the version it chose (RFC 9368 §4).
+    /// Reads the value. Returns `None` if it is not a list of versions, contains version 0, or if a
+    /// client has chosen a version that it does not support (RFC 9368 §4).
     pub(super) fn decode(value: &[u8], sender: Role) -> Option<Self> {
         let (words, []) = value.as_chunks::<4>() else {
             return None;
@@ -33,7 +33,7 @@ impl VersionInformation {
         }
     }
 
-    /// The versions in the order of the wire.
+    /// Returns the chosen and the available versions in wire order.
     pub(super) fn words(&self) -> impl Iterator<Item = Version> + '_ {
         core::iter::once(self.chosen).chain(self.available.iter().copied())
     }

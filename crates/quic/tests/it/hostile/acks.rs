@@ -1,4 +1,4 @@
-//! Acknowledgements of what was never received (RFC 9000 §13.1, §21.4).
+//! False and malicious acknowledgements (RFC 9000 §13.1, §21.4).
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::PacketKind;
 use clearway_quic::wire::frame::kind;
 
-use crate::common::path;
-use crate::hostile::duel::{Duel, Numbers, fields, raw};
+use crate::hostile::pair::{HostilePair, SentNumbers, fields, raw};
+use clearway_testing::path;
 
 /// Largest, delay 0, no more ranges, `first` numbers before the largest.
 fn ack(largest: u64, first: u64) -> Vec<u8> {
@@ -36,11 +36,11 @@ pub(crate) fn ack_each(numbers: &[u64]) -> Vec<u8> {
 }
 
 #[test]
-fn acknowledging_a_packet_never_sent() {
+fn ack_of_unsent_packet_is_protocol_violation() {
     for hostile in [Role::Client, Role::Server] {
-        let mut duel = Duel::new(hostile);
-        duel.say(&ack(1_000_000, 0));
-        duel.closed_with(
+        let mut pair = HostilePair::new(hostile);
+        pair.say(&ack(1_000_000, 0));
+        pair.closed_with(
             Code::PROTOCOL_VIOLATION,
             kind::ACK,
             "ACK of packet 1000000, which was not sent yet",
@@ -49,39 +49,39 @@ fn acknowledging_a_packet_never_sent() {
 }
 
 #[test]
-fn acknowledging_a_packet_never_sent_in_the_handshake() {
-    let mut duel = Duel::begun(Role::Client, |_| {});
-    duel.world.run_for(Duration::from_millis(6));
-    duel.strike(&Forgery::new(PacketKind::Initial, &ack(77, 0)));
-    duel.closed_with(
+fn ack_of_unsent_handshake_packet_is_protocol_violation() {
+    let mut pair = HostilePair::begun(Role::Client, |_| {});
+    pair.world.run_for(Duration::from_millis(6));
+    pair.strike(&Forgery::new(PacketKind::Initial, &ack(77, 0)));
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::ACK,
         "ACK of packet 77, which was not sent yet",
     );
 }
 
-/// A peer that acknowledges everything, to make the sender go faster than the
-/// path bears, meets a number that was left out on purpose.
+/// A peer that acknowledges packets before they arrive, to make the sender too fast, also acknowledges a
+/// number that was skipped on purpose.
 #[test]
-fn optimistic_acknowledgement_meets_a_skipped_number() {
-    let mut duel = Duel::new(Role::Client);
-    let numbers = Numbers::default();
-    duel.victim().set_observer(Box::new(numbers.clone()));
-    let id = duel
+fn ack_of_skipped_packet_number_is_protocol_violation() {
+    let mut pair = HostilePair::new(Role::Client);
+    let numbers = SentNumbers::default();
+    pair.victim().set_observer(Box::new(numbers.clone()));
+    let id = pair
         .victim()
         .open(Directionality::Bidirectional)
         .expect("credit");
-    let skipped = |numbers: &Numbers| {
+    let skipped = |numbers: &SentNumbers| {
         let sent = numbers.sent();
         sent.windows(2)
             .find(|pair| pair[1] > pair[0] + 1)
             .map(|pair| pair[0] + 1)
     };
     for _ in 0..1000 {
-        let _ = duel.victim().write(id, &[0; 4096]);
-        duel.world.run_for(Duration::from_millis(10));
+        let _ = pair.victim().write(id, &[0; 4096]);
+        pair.world.run_for(Duration::from_millis(10));
         let mut sink = [0; 8192];
-        while let Ok(Some(n)) = duel.hostile().read(id, &mut sink)
+        while let Ok(Some(n)) = pair.hostile().read(id, &mut sink)
             && n > 0
         {}
         if skipped(&numbers).is_some() {
@@ -89,8 +89,8 @@ fn optimistic_acknowledgement_meets_a_skipped_number() {
         }
     }
     let skipped = skipped(&numbers).expect("a number is left out now and then");
-    duel.say(&ack(skipped, 0));
-    duel.closed_with(
+    pair.say(&ack(skipped, 0));
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::ACK,
         &format!("ACK of packet {skipped}, which was deliberately not sent"),
@@ -98,10 +98,10 @@ fn optimistic_acknowledgement_meets_a_skipped_number() {
 }
 
 #[test]
-fn ranges_below_zero() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&ack(1, 5));
-    duel.closed_with(
+fn ack_range_below_zero_is_frame_encoding_error() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&ack(1, 5));
+    pair.closed_with(
         Code::FRAME_ENCODING_ERROR,
         kind::ACK,
         "ACK range below packet number zero",
@@ -111,8 +111,8 @@ fn ranges_below_zero() {
 /// The most ranges a datagram holds, again and again, cost no memory and no
 /// connection: each names only numbers that may have been sent.
 #[test]
-fn thousands_of_ranges() {
-    let mut duel = Duel::new(Role::Client);
+fn ack_of_thousands_of_ranges_names_unsent_packets_and_closes() {
+    let mut pair = HostilePair::new(Role::Client);
     let payload = raw(|w| {
         // Ranges of one number with gaps of one: 0, 2, 4 … would be sent numbers
         // only if that many were; the first that is not ends it.
@@ -124,8 +124,8 @@ fn thousands_of_ranges() {
             w.varint(0);
         });
     });
-    duel.say(&payload);
-    duel.closed_with(
+    pair.say(&payload);
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::ACK,
         "ACK of packet 4000, which was not sent yet",
@@ -133,14 +133,14 @@ fn thousands_of_ranges() {
 }
 
 /// Lets the victim send until `done`, the hostile end reading all of it.
-fn bulk(duel: &mut Duel, id: StreamId, mut done: impl FnMut(&mut Duel) -> bool) {
+fn bulk(pair: &mut HostilePair, id: StreamId, mut done: impl FnMut(&mut HostilePair) -> bool) {
     for _ in 0..1000 {
-        while let Ok(1..) = duel.victim().write(id, &[0; 65_536]) {}
-        duel.world.run_for(Duration::from_millis(10));
-        while let Ok(Some(chunk)) = duel.hostile().read_chunk(id, usize::MAX)
+        while let Ok(1..) = pair.victim().write(id, &[0; 65_536]) {}
+        pair.world.run_for(Duration::from_millis(10));
+        while let Ok(Some(chunk)) = pair.hostile().read_chunk(id, usize::MAX)
             && !chunk.is_empty()
         {}
-        if done(duel) {
+        if done(pair) {
             return;
         }
     }
@@ -153,101 +153,101 @@ fn bulk(duel: &mut Duel, id: StreamId, mut done: impl FnMut(&mut Duel) -> bool) 
 /// of pieces, in the ledger and in the send buffer; all of it is bounded by the
 /// window, and it goes when the transfer goes on.
 #[test]
-fn every_second_of_thousands() {
-    let mut duel = Duel::new(Role::Client);
-    duel.world.path = path("rate=1G delay=50ms queue=64MB", 1);
-    duel.bound(40 << 20);
-    let numbers = Numbers::default();
-    duel.victim().set_observer(Box::new(numbers.clone()));
-    let id = duel
+fn ack_of_every_second_packet_keeps_memory_bounded() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.world.path = path("rate=1G delay=50ms queue=64MB", 1);
+    pair.bound(40 << 20);
+    let numbers = SentNumbers::default();
+    pair.victim().set_observer(Box::new(numbers.clone()));
+    let id = pair
         .victim()
         .open(Directionality::Bidirectional)
         .expect("credit");
-    bulk(&mut duel, id, |duel| {
-        let now = duel.world.now;
-        duel.victim().stats(now).window > 8 << 20
+    bulk(&mut pair, id, |pair| {
+        let now = pair.world.now;
+        pair.victim().stats(now).window > 8 << 20
     });
     numbers.take_eliciting();
-    let start = duel.world.now;
-    bulk(&mut duel, id, |duel| {
-        duel.world.now > start + Duration::from_millis(100)
+    let start = pair.world.now;
+    bulk(&mut pair, id, |pair| {
+        pair.world.now > start + Duration::from_millis(100)
     });
-    let before = duel.victim().memory_by_part();
+    let before = pair.victim().memory_by_part();
     // From here on the hostile end hears and says nothing but what is forged.
-    duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
-    duel.world.run_for(Duration::from_millis(99));
+    pair.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
+    pair.world.run_for(Duration::from_millis(99));
     let sent = numbers.take_eliciting();
-    let ledger = duel.victim().memory_by_part().ledger / sent.len();
+    let ledger = pair.victim().memory_by_part().ledger / sent.len();
     assert!((64..512).contains(&ledger), "{ledger} bytes a packet sent");
     let every_second: Vec<u64> = sent.iter().copied().step_by(2).collect();
     assert!(every_second.len() > 2000, "{} ranges", every_second.len());
     for _ in 0..100 {
-        duel.say(&ack_each(&every_second));
-        assert_eq!(duel.victim().error(), None);
+        pair.say(&ack_each(&every_second));
+        assert_eq!(pair.victim().error(), None);
     }
     // Some sixteen bytes a range in the send buffer, no more.
-    let after = duel.victim().memory_by_part();
+    let after = pair.victim().memory_by_part();
     assert!(after.streams < 2 * before.streams, "{before:?} {after:?}");
     // It heals: what was left out is declared lost and sent again.
-    duel.world.filter = None;
-    bulk(&mut duel, id, |duel| {
-        let now = duel.world.now;
-        duel.victim().stats(now).in_flight > 0
-            && duel.victim().memory_by_part().streams < before.streams
+    pair.world.filter = None;
+    bulk(&mut pair, id, |pair| {
+        let now = pair.world.now;
+        pair.victim().stats(now).in_flight > 0
+            && pair.victim().memory_by_part().streams < before.streams
     });
-    duel.world.run_for(Duration::from_secs(5));
-    assert_eq!(duel.victim().error(), None);
+    pair.world.run_for(Duration::from_secs(5));
+    assert_eq!(pair.victim().error(), None);
 }
 
 /// ACKs of the victim's own ACKs never come, only of what lies between: one
 /// retained packet must not pin the record of its neighbours.
 #[test]
-fn acknowledging_all_but_acknowledgements() {
-    let mut duel = Duel::new(Role::Client);
-    let numbers = Numbers::default();
-    let id = duel
+fn unacknowledged_acks_do_not_grow_ledger() {
+    let mut pair = HostilePair::new(Role::Client);
+    let numbers = SentNumbers::default();
+    let id = pair
         .victim()
         .open(Directionality::Bidirectional)
         .expect("credit");
-    duel.victim().set_observer(Box::new(numbers.clone()));
-    duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
+    pair.victim().set_observer(Box::new(numbers.clone()));
+    pair.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
     let limit = |kind: u64| fields(&[kind, id.as_u64(), 1 << 40]);
-    duel.say(&fields(&[kind::MAX_DATA, 1 << 40]));
-    duel.say(&limit(kind::MAX_STREAM_DATA));
+    pair.say(&fields(&[kind::MAX_DATA, 1 << 40]));
+    pair.say(&limit(kind::MAX_STREAM_DATA));
     for _ in 0..400 {
         for _ in 0..70 {
-            let _ = duel.victim().write(id, &[0; 1000]);
-            duel.world.run_for(Duration::from_micros(100));
+            let _ = pair.victim().write(id, &[0; 1000]);
+            pair.world.run_for(Duration::from_micros(100));
         }
         // Two packets that ask for an ACK while nothing else is to be sent.
-        duel.world.run_for(Duration::from_millis(20));
+        pair.world.run_for(Duration::from_millis(20));
         let ping = [kind::PING as u8; 1];
-        duel.say(&ping);
-        duel.say(&ping);
-        duel.world.flush();
+        pair.say(&ping);
+        pair.say(&ping);
+        pair.world.flush();
         for number in numbers.take_eliciting() {
-            duel.say(&ack(number, 0));
+            pair.say(&ack(number, 0));
         }
-        assert_eq!(duel.victim().error(), None);
+        assert_eq!(pair.victim().error(), None);
     }
-    let ledger = duel.victim().memory_by_part().ledger;
+    let ledger = pair.victim().memory_by_part().ledger;
     assert!(ledger < 256 << 10, "{ledger} bytes of ledger");
-    duel.world.filter = None;
+    pair.world.filter = None;
 }
 
-/// Gap-makers: every second number never arrives, so that the victim's list of
-/// what it received would grow without end.
+/// Every second packet number is skipped, so that the victim's list of received ranges would grow without
+/// a bound.
 #[test]
-fn gap_makers() {
-    let mut duel = Duel::new(Role::Client);
+fn skipped_packet_numbers_do_not_grow_received_ranges() {
+    let mut pair = HostilePair::new(Role::Client);
     for _ in 0..20_000 {
-        duel.strike(&Forgery {
+        pair.strike(&Forgery {
             skip: 1,
             ..Forgery::new(PacketKind::OneRtt, &[0x01])
         });
     }
-    duel.world.run_for(Duration::from_secs(1));
-    duel.still_serves();
+    pair.world.run_for(Duration::from_secs(1));
+    pair.still_serves();
     let closed = |events: &Vec<Event>| events.iter().any(|e| matches!(e, Event::Closed(_)));
-    assert!(!duel.world.server.events.values().any(closed));
+    assert!(!pair.world.server.app.events.values().any(closed));
 }

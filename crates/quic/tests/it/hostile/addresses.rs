@@ -1,4 +1,4 @@
-//! Addresses that lie: amplification, forged Retry and Version Negotiation,
+//! Forged and unvalidated addresses: amplification, forged Retry and Version Negotiation,
 //! undersized Initials (RFC 9000 §6.2, §8.1, §14.1, §17.2.5).
 
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::wire::retry::Retry;
 use clearway_quic::wire::{PacketKind, PartialHeader, Version, negotiation};
 
-use crate::common::{Setup, World};
-use crate::hostile::duel::{Duel, LINK, first_flight, raw, weighed};
+use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world, raw};
+use clearway_testing::{Setup, World};
 
 /// The client's connection IDs, from its first datagram: destination, source.
 fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
@@ -27,7 +27,7 @@ fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
 
 /// A world in which the first flight was caught on the way; its datagrams.
 fn caught(victim: Role) -> (World, Vec<Packet>) {
-    let mut world = weighed(Setup::new(), LINK, victim);
+    let mut world = metered_world(Setup::new(), LINK, victim);
     let flight = first_flight(&mut world);
     assert!(!flight.is_empty());
     (world, flight)
@@ -57,7 +57,7 @@ fn version_negotiation(dcid: &[u8], scid: &[u8], versions: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn never_more_than_threefold_to_an_address_not_validated() {
+fn unvalidated_client_address_gets_at_most_three_times_received_bytes() {
     // The client's whole first flight arrives, and then it is silent: what the
     // server sends in all must stay below three times that, probes included.
     let (mut world, flight) = caught(Role::Server);
@@ -82,34 +82,34 @@ fn never_more_than_threefold_to_an_address_not_validated() {
 }
 
 #[test]
-fn a_migrating_address_is_not_an_amplifier() {
-    let mut duel = Duel::new(Role::Client);
-    let id = duel
+fn unvalidated_new_path_gets_at_most_three_times_received_bytes() {
+    let mut pair = HostilePair::new(Role::Client);
+    let id = pair
         .victim()
         .open(clearway_quic::stream::Directionality::Bidirectional)
         .expect("credit");
     let elsewhere: SocketAddr = "10.9.9.9:9".parse().expect("an address");
-    let ping = duel.forge(&Forgery::new(PacketKind::OneRtt, &[0x01]));
+    let ping = pair.forge(&Forgery::new(PacketKind::OneRtt, &[0x01]));
     let received = ping.len();
     let sent = Arc::new(Mutex::new(0));
     let sum = sent.clone();
-    duel.world.filter = Some(Box::new(move |_, packet| {
+    pair.world.filter = Some(Box::new(move |_, packet| {
         if packet.dst == elsewhere {
             *sum.lock().expect("one thread") += packet.data.len();
         }
         packet.dst != elsewhere
     }));
-    let to = duel.world.server.address;
-    duel.victim().write(id, &[0; 100_000]).expect("writes");
-    duel.world
+    let to = pair.world.server.address;
+    pair.victim().write(id, &[0; 100_000]).expect("writes");
+    pair.world
         .deliver(Direction::Up, Packet::new(elsewhere, to, ping));
-    duel.world.run_for(Duration::from_secs(10));
+    pair.world.run_for(Duration::from_secs(10));
     let sent = *sent.lock().expect("one thread");
     assert!(sent <= 3 * received, "{sent} bytes sent for {received}");
 }
 
 #[test]
-fn an_undersized_first_initial_makes_no_connection() {
+fn undersized_first_initial_creates_no_connection() {
     let (mut world, flight) = caught(Role::Server);
     // Cut before anything else: 1,199 bytes of a genuine datagram.
     let mut packet = flight[0].clone();
@@ -124,7 +124,7 @@ fn an_undersized_first_initial_makes_no_connection() {
 /// RFC 9000 §6.1: what is too small for any first datagram is not answered, whatever
 /// version it claims.
 #[test]
-fn an_unknown_version_in_a_small_datagram_is_not_negotiated() {
+fn unknown_version_in_small_datagram_is_dropped() {
     let (mut world, flight) = caught(Role::Server);
     let mut packet = flight[0].clone();
     packet.data[1..5].copy_from_slice(&[0x1a, 0x2a, 0x3a, 0x4a]);
@@ -142,51 +142,51 @@ fn an_unknown_version_in_a_small_datagram_is_not_negotiated() {
 /// Later Initial packets of a client must come in full datagrams as well
 /// (RFC 9000 §14.1).
 #[test]
-fn an_undersized_later_initial_is_dropped() {
-    let mut duel = Duel::begun(Role::Client, |_| {});
-    duel.world.run_for(Duration::from_millis(6));
-    let now = duel.world.now;
-    let before = duel.victim().stats(now).counters.packets_received;
-    duel.strike(&Forgery {
+fn undersized_later_initial_is_dropped() {
+    let mut pair = HostilePair::begun(Role::Client, |_| {});
+    pair.world.run_for(Duration::from_millis(6));
+    let now = pair.world.now;
+    let before = pair.victim().stats(now).counters.packets_received;
+    pair.strike(&Forgery {
         pad_to: 1199,
         ..Forgery::new(PacketKind::Initial, &[0x01])
     });
-    let after = duel.victim().stats(now).counters.packets_received;
+    let after = pair.victim().stats(now).counters.packets_received;
     assert_eq!(after, before, "1,199 bytes are too few");
-    duel.strike(&Forgery::new(PacketKind::Initial, &[0x01]));
-    let after = duel.victim().stats(now).counters.packets_received;
+    pair.strike(&Forgery::new(PacketKind::Initial, &[0x01]));
+    let after = pair.victim().stats(now).counters.packets_received;
     assert_eq!(after, before + 1, "1,200 are enough");
 }
 
 /// Whoever saw the client's first Initial can make Initial packets for both
 /// ends: those under another Source Connection ID are nobody's (RFC 9000 §7.2).
 #[test]
-fn another_source_connection_id_is_dropped() {
+fn packet_with_changed_source_cid_is_dropped() {
     for (hostile, kind, wait) in [
         (Role::Client, PacketKind::Initial, 6_000),
         (Role::Client, PacketKind::Handshake, 11_000),
         (Role::Server, PacketKind::Initial, 10_200),
         (Role::Server, PacketKind::Handshake, 11_000),
     ] {
-        let mut duel = Duel::begun(hostile, |_| {});
-        duel.world.run_for(Duration::from_micros(wait));
-        let now = duel.world.now;
-        let received = |duel: &mut Duel| duel.victim().stats(now).counters.packets_received;
-        let before = received(&mut duel);
-        duel.strike(&Forgery {
+        let mut pair = HostilePair::begun(hostile, |_| {});
+        pair.world.run_for(Duration::from_micros(wait));
+        let now = pair.world.now;
+        let received = |pair: &mut HostilePair| pair.victim().stats(now).counters.packets_received;
+        let before = received(&mut pair);
+        pair.strike(&Forgery {
             flip_source: 0xff,
             ..Forgery::new(kind, &[0x01])
         });
-        assert_eq!(received(&mut duel), before, "{hostile:?} {kind:?}");
-        duel.strike(&Forgery::new(kind, &[0x01]));
-        assert_eq!(received(&mut duel), before + 1, "{hostile:?} {kind:?}");
+        assert_eq!(received(&mut pair), before, "{hostile:?} {kind:?}");
+        pair.strike(&Forgery::new(kind, &[0x01]));
+        assert_eq!(received(&mut pair), before + 1, "{hostile:?} {kind:?}");
     }
 }
 
 /// A server that forgot answers a late copy of the first flight as another
 /// connection, which is not the client's.
 #[test]
-fn a_server_that_begins_again_is_not_the_one_that_answered() {
+fn initial_of_second_server_handshake_is_dropped() {
     let (mut world, flight) = caught(Role::Client);
     let first = Arc::new(Mutex::new(None));
     let sink = first.clone();
@@ -225,7 +225,7 @@ fn a_server_that_begins_again_is_not_the_one_that_answered() {
 }
 
 #[test]
-fn a_forged_retry() {
+fn forged_and_second_retry_are_discarded() {
     let (mut world, flight) = caught(Role::Client);
     let (dcid, scid) = cids(&flight[0].data);
     let fresh = ConnectionId::new(&[0x77; 8]).expect("eight bytes");
@@ -252,8 +252,8 @@ fn a_forged_retry() {
 }
 
 #[test]
-fn a_retry_after_a_genuine_packet() {
-    let mut world = weighed(Setup::new(), LINK, Role::Client);
+fn retry_after_genuine_packet_is_discarded() {
+    let mut world = metered_world(Setup::new(), LINK, Role::Client);
     let first = Arc::new(Mutex::new(None));
     let sink = first.clone();
     world.filter = Some(Box::new(move |direction, packet| {
@@ -275,7 +275,7 @@ fn a_retry_after_a_genuine_packet() {
 }
 
 #[test]
-fn version_negotiation_ends_only_a_connection_that_heard_nothing() {
+fn version_negotiation_is_accepted_only_before_other_packets() {
     let other = 0x1234_5678;
     // One that offers our version is a lie.
     let (mut world, flight) = caught(Role::Client);
@@ -297,12 +297,12 @@ fn version_negotiation_ends_only_a_connection_that_heard_nothing() {
 }
 
 #[test]
-fn version_negotiation_after_a_genuine_packet() {
-    let mut duel = Duel::begun(Role::Server, |_| {});
-    duel.world.run_for(Duration::from_millis(12));
-    let (ours, theirs) = (duel.victim().local_cid(), duel.hostile().local_cid());
-    duel.deliver(version_negotiation(&ours, &theirs, &[0x1234_5678]));
-    assert_eq!(duel.victim().error(), None);
-    duel.world.run_for(Duration::from_secs(1));
-    assert!(duel.victim().is_confirmed());
+fn version_negotiation_after_genuine_packet_is_ignored() {
+    let mut pair = HostilePair::begun(Role::Server, |_| {});
+    pair.world.run_for(Duration::from_millis(12));
+    let (ours, theirs) = (pair.victim().local_cid(), pair.hostile().local_cid());
+    pair.deliver(version_negotiation(&ours, &theirs, &[0x1234_5678]));
+    assert_eq!(pair.victim().error(), None);
+    pair.world.run_for(Duration::from_secs(1));
+    assert!(pair.victim().is_confirmed());
 }

@@ -9,7 +9,7 @@ use clearway_quic::error::Code;
 use clearway_quic::wire::Frame;
 use clearway_quic::wire::frame::kind;
 
-use crate::hostile::duel::{Duel, Numbers, bytes, fields, raw};
+use crate::hostile::pair::{HostilePair, SentNumbers, bytes, fields, raw};
 
 fn new_cid(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
     let mut cid = [0xee; 8];
@@ -28,66 +28,66 @@ fn new_cid(sequence: u64, retire_prior_to: u64) -> Vec<u8> {
 const FREE: u64 = 8;
 
 #[test]
-fn more_connection_ids_than_the_limit() {
-    let mut duel = Duel::new(Role::Client);
+fn cids_over_active_limit_close_connection() {
+    let mut pair = HostilePair::new(Role::Client);
     for sequence in FREE..FREE + 20 {
-        duel.say(&new_cid(sequence, 0));
-        if duel.victim().error().is_some() {
+        pair.say(&new_cid(sequence, 0));
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    duel.closed_with(
+    pair.closed_with(
         Code::CONNECTION_ID_LIMIT_ERROR,
         kind::NEW_CONNECTION_ID,
-        "more connection IDs than active_connection_id_limit",
+        "more connection IDs than active_connection_id_limit allows",
     );
 }
 
 /// Each frame retires all before it, so that the limit is never exceeded, but
 /// RETIRE_CONNECTION_ID frames pile up: the hostile end acknowledges none.
 #[test]
-fn retire_prior_to_as_a_treadmill() {
-    let mut duel = Duel::new(Role::Client);
+fn endless_retire_prior_to_closes_connection() {
+    let mut pair = HostilePair::new(Role::Client);
     let mut said = 0;
     for sequence in FREE..FREE + 10_000 {
-        duel.say(&new_cid(sequence, sequence));
+        pair.say(&new_cid(sequence, sequence));
         said += 1;
-        if duel.victim().error().is_some() {
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    duel.hear_unrouted();
+    pair.hear_unrouted();
     assert!(said < 200, "{said} frames before the victim had enough");
-    duel.closed_with(
+    pair.closed_with(
         Code::CONNECTION_ID_LIMIT_ERROR,
         kind::NEW_CONNECTION_ID,
-        "more connection IDs to retire than are kept track of",
+        "too many connection IDs waiting to be retired",
     );
 }
 
 #[test]
-fn numbers_that_jump() {
-    let mut duel = Duel::new(Role::Client);
+fn jumping_cid_sequence_numbers_close_connection() {
+    let mut pair = HostilePair::new(Role::Client);
     for i in 0..200 {
         let sequence = FREE + i * 1000;
-        duel.say(&new_cid(sequence, sequence));
-        if duel.victim().error().is_some() {
+        pair.say(&new_cid(sequence, sequence));
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    duel.hear_unrouted();
-    duel.closed_with(
+    pair.hear_unrouted();
+    pair.closed_with(
         Code::CONNECTION_ID_LIMIT_ERROR,
         kind::NEW_CONNECTION_ID,
-        "more connection IDs to retire than are kept track of",
+        "too many connection IDs waiting to be retired",
     );
 }
 
 #[test]
-fn retire_prior_to_above_the_number() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&new_cid(FREE, FREE + 1));
-    duel.closed_with(
+fn retire_prior_to_above_sequence_is_frame_encoding_error() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&new_cid(FREE, FREE + 1));
+    pair.closed_with(
         Code::FRAME_ENCODING_ERROR,
         kind::NEW_CONNECTION_ID,
         "Retire Prior To above the sequence number",
@@ -95,26 +95,26 @@ fn retire_prior_to_above_the_number() {
 }
 
 #[test]
-fn one_number_for_two_connection_ids() {
-    let mut duel = Duel::new(Role::Client);
+fn two_cids_with_one_sequence_number_are_protocol_violation() {
+    let mut pair = HostilePair::new(Role::Client);
     let retire_all = FREE;
-    duel.say(&new_cid(FREE, retire_all));
+    pair.say(&new_cid(FREE, retire_all));
     let mut other = new_cid(FREE, retire_all);
     let last = other.len() - 1;
     other[last] ^= 1;
-    duel.say(&other);
-    duel.hear_unrouted();
-    duel.closed_with(
+    pair.say(&other);
+    pair.hear_unrouted();
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::NEW_CONNECTION_ID,
-        "two connection IDs or tokens with one sequence number",
+        "sequence number reused for another connection ID or reset token",
     );
 }
 
 #[test]
-fn a_connection_id_of_no_or_too_many_bytes() {
+fn new_cid_of_invalid_length_is_frame_encoding_error() {
     for len in [0, 21] {
-        let mut duel = Duel::new(Role::Client);
+        let mut pair = HostilePair::new(Role::Client);
         let frame = raw(|w| {
             for value in [kind::NEW_CONNECTION_ID, FREE, 0] {
                 w.varint(value);
@@ -122,59 +122,59 @@ fn a_connection_id_of_no_or_too_many_bytes() {
             w.u8(len);
             w.zeros(usize::from(len) + 16);
         });
-        duel.say(&frame);
-        duel.closed_with(
+        pair.say(&frame);
+        pair.closed_with(
             Code::FRAME_ENCODING_ERROR,
             kind::NEW_CONNECTION_ID,
-            "connection ID not of 1 to 20 bytes",
+            "connection ID length is not 1 to 20 bytes",
         );
     }
 }
 
 #[test]
-fn retiring_what_was_never_issued() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&fields(&[kind::RETIRE_CONNECTION_ID, 1000]));
-    duel.closed_with(
+fn retiring_unissued_cid_is_protocol_violation() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&fields(&[kind::RETIRE_CONNECTION_ID, 1000]));
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::RETIRE_CONNECTION_ID,
-        "retires a connection ID that was never issued",
+        "RETIRE_CONNECTION_ID for a sequence number that was never issued",
     );
 }
 
 #[test]
-fn retiring_the_connection_id_in_use() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&fields(&[kind::RETIRE_CONNECTION_ID, 0]));
-    duel.closed_with(
+fn retiring_cid_of_carrying_packet_is_protocol_violation() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&fields(&[kind::RETIRE_CONNECTION_ID, 0]));
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::RETIRE_CONNECTION_ID,
-        "retires the connection ID that its own packet uses",
+        "RETIRE_CONNECTION_ID for the connection ID of its own packet",
     );
 }
 
 /// Each connection ID is retired as soon as it comes: the victim has to issue
 /// others without end, but never holds more than before, routes included.
 #[test]
-fn retiring_each_as_it_comes() {
-    let mut duel = Duel::new(Role::Client);
+fn endless_retirement_keeps_routes_and_memory_bounded() {
+    let mut pair = HostilePair::new(Role::Client);
     // The hostile end must not hear of them, or it would count them itself; it
     // acknowledges all the same.
-    let numbers = Numbers::default();
-    duel.victim().set_observer(Box::new(numbers.clone()));
-    duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Up));
-    let routes = |duel: &mut Duel| duel.world.server.endpoint.memory();
-    let before = routes(&mut duel);
+    let numbers = SentNumbers::default();
+    pair.victim().set_observer(Box::new(numbers.clone()));
+    pair.world.filter = Some(Box::new(|direction, _| direction == Direction::Up));
+    let routes = |pair: &mut HostilePair| pair.world.server.endpoint.memory();
+    let before = routes(&mut pair);
     for sequence in 1..5_000 {
-        duel.say(&fields(&[kind::RETIRE_CONNECTION_ID, sequence]));
+        pair.say(&fields(&[kind::RETIRE_CONNECTION_ID, sequence]));
         // The replacement leaves; only then may it be retired.
-        duel.world.run_for(Duration::from_millis(1));
+        pair.world.run_for(Duration::from_millis(1));
         for number in numbers.take_eliciting() {
-            duel.say(&fields(&[kind::ACK, number, 0, 0, 0]));
+            pair.say(&fields(&[kind::ACK, number, 0, 0, 0]));
         }
-        assert_eq!(duel.victim().error(), None, "at {sequence}");
+        assert_eq!(pair.victim().error(), None, "at {sequence}");
     }
-    let after = routes(&mut duel);
+    let after = routes(&mut pair);
     assert!(
         after <= 2 * before,
         "{before} bytes of routes, then {after}"

@@ -1,4 +1,4 @@
-//! The end of a connection, abused (RFC 9000 §10).
+//! Abuse of closing and draining connections (RFC 9000 §10).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,27 +9,27 @@ use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::crypto::ResetKey;
 use clearway_quic::wire::PacketKind;
 
-use crate::common::Setup;
-use crate::hostile::duel::{Duel, LINK, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world};
+use clearway_testing::Setup;
 
 /// CONNECTION_CLOSE of type 0x1c, without an error.
 const CLOSE: &[u8] = &[0x1c, 0, 0, 0];
 
 #[test]
-fn packets_to_a_closing_connection_are_answered_ever_more_rarely() {
-    let mut duel = Duel::new(Role::Client);
+fn closing_connection_answers_at_decreasing_rate() {
+    let mut pair = HostilePair::new(Role::Client);
     let flood: Vec<_> = (0..1000)
-        .map(|_| duel.forge(&Forgery::new(PacketKind::OneRtt, &[0x01])))
+        .map(|_| pair.forge(&Forgery::new(PacketKind::OneRtt, &[0x01])))
         .collect();
-    let now = duel.world.now;
-    duel.victim().close(now, 1, b"enough");
-    duel.world.flush();
-    let before = duel.victim().stats(now).counters.datagrams_sent;
+    let now = pair.world.now;
+    pair.victim().close(now, 1, b"enough");
+    pair.world.flush();
+    let before = pair.victim().stats(now).counters.datagrams_sent;
     for packet in flood {
-        duel.deliver(packet);
-        duel.world.flush();
+        pair.deliver(packet);
+        pair.world.flush();
     }
-    let answers = duel.victim().stats(now).counters.datagrams_sent - before;
+    let answers = pair.victim().stats(now).counters.datagrams_sent - before;
     assert!((1..=10).contains(&answers), "{answers} answers to 1000");
 }
 
@@ -42,7 +42,7 @@ fn close_within_any_amplification_credit() {
     for extra in 0..40 {
         let mut setup = Setup::new();
         setup.cid_len = 20;
-        let mut world = weighed(setup, LINK, Role::Server);
+        let mut world = metered_world(setup, LINK, Role::Server);
         let flight = first_flight(&mut world);
         let sums = Arc::new(Mutex::new((0, 0)));
         let seen = sums.clone();
@@ -81,65 +81,65 @@ fn close_within_any_amplification_credit() {
 }
 
 #[test]
-fn a_closed_connection_answers_nothing() {
-    let mut duel = Duel::new(Role::Client);
+fn draining_connection_answers_nothing() {
+    let mut pair = HostilePair::new(Role::Client);
     let flood: Vec<_> = (0..100)
-        .map(|_| duel.forge(&Forgery::new(PacketKind::OneRtt, CLOSE)))
+        .map(|_| pair.forge(&Forgery::new(PacketKind::OneRtt, CLOSE)))
         .collect();
-    let now = duel.world.now;
-    let before = duel.victim().stats(now).counters.datagrams_sent;
+    let now = pair.world.now;
+    let before = pair.victim().stats(now).counters.datagrams_sent;
     for packet in flood {
-        duel.deliver(packet);
-        duel.world.flush();
+        pair.deliver(packet);
+        pair.world.flush();
     }
-    let after = duel.victim().stats(now).counters.datagrams_sent;
+    let after = pair.victim().stats(now).counters.datagrams_sent;
     assert_eq!(after, before, "draining is silent");
-    duel.world.run_for(Duration::from_secs(3));
-    assert!(duel.victim().is_drained());
-    assert!(duel.world.server.endpoint.is_empty(), "routes remain");
+    pair.world.run_for(Duration::from_secs(3));
+    assert!(pair.victim().is_drained());
+    assert!(pair.world.server.endpoint.is_empty(), "routes remain");
 }
 
 /// Frames after a CONNECTION_CLOSE in the same packet have no effect.
 #[test]
-fn nothing_counts_after_the_close() {
-    let mut duel = Duel::new(Role::Client);
+fn frames_after_connection_close_are_ignored() {
+    let mut pair = HostilePair::new(Role::Client);
     let mut payload = CLOSE.to_vec();
     payload.extend([0x20; 10]);
-    duel.say(&payload);
+    pair.say(&payload);
     assert!(matches!(
-        duel.victim().error(),
+        pair.victim().error(),
         Some(ConnectionError::PeerTransport(_))
     ));
 }
 
 #[test]
-fn a_forged_stateless_reset() {
-    let mut duel = Duel::new(Role::Server);
-    let cid = duel.victim().local_cid();
+fn forged_stateless_reset_is_ignored() {
+    let mut pair = HostilePair::new(Role::Server);
+    let cid = pair.victim().local_cid();
     let token = ResetKey::new(&[8; 32]).token(&cid);
     for last in [token.0, [0; 16], [0xff; 16]] {
         let mut reset = vec![0x40; 40];
         reset[1..=cid.len()].copy_from_slice(&cid);
         reset[24..].copy_from_slice(&last);
-        duel.deliver(reset);
-        assert_eq!(duel.victim().error(), None);
+        pair.deliver(reset);
+        assert_eq!(pair.victim().error(), None);
     }
-    duel.still_serves();
+    pair.still_serves();
 }
 
-/// The same datagram with the genuine token does end it: the test above does
-/// not pass for want of a well-formed reset.
+/// The same datagram with the genuine token ends the connection, so the reset in the test above is well
+/// formed.
 #[test]
-fn a_genuine_stateless_reset() {
-    let mut duel = Duel::new(Role::Server);
-    let (ours, servers) = (duel.victim().local_cid(), duel.hostile().local_cid());
+fn genuine_stateless_reset_ends_connection() {
+    let mut pair = HostilePair::new(Role::Server);
+    let (ours, servers) = (pair.victim().local_cid(), pair.hostile().local_cid());
     let token = ResetKey::new(&[9; 32]).token(&servers);
     let mut reset = vec![0x40; 40];
     reset[1..=ours.len()].copy_from_slice(&ours);
     reset[24..].copy_from_slice(&token.0);
-    duel.deliver(reset);
+    pair.deliver(reset);
     assert_eq!(
-        duel.victim().error(),
+        pair.victim().error(),
         Some(&ConnectionError::StatelessReset)
     );
 }

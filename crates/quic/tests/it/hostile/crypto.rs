@@ -1,4 +1,4 @@
-//! CRYPTO frames, which no flow control bounds (RFC 9000 §7.5).
+//! Abuse of CRYPTO frames, which have no flow control (RFC 9000 §7.5).
 
 use std::time::Duration;
 
@@ -9,40 +9,40 @@ use clearway_quic::error::Code;
 use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, PacketKind};
 
-use crate::common::Setup;
-use crate::hostile::duel::{Duel, IDLE_MEMORY, LINK, bytes, weighed};
 use crate::hostile::initials::{cid, crypto, initial};
+use crate::hostile::pair::{HostilePair, IDLE_MEMORY, LINK, bytes, metered_world};
+use clearway_testing::Setup;
 
 /// Twice what is buffered beyond the read position.
 const BUFFERED: usize = 128 << 10;
 
-fn during_the_handshake() -> Duel {
-    let mut duel = Duel::begun(Role::Client, |_| {});
-    duel.world.run_for(Duration::from_millis(11));
-    assert!(duel.victim().is_handshaking());
-    duel
+fn during_the_handshake() -> HostilePair {
+    let mut pair = HostilePair::begun(Role::Client, |_| {});
+    pair.world.run_for(Duration::from_millis(11));
+    assert!(pair.victim().is_handshaking());
+    pair
 }
 
 #[test]
-fn far_ahead_of_what_was_read() {
-    let mut duel = during_the_handshake();
+fn crypto_data_too_far_ahead_is_crypto_buffer_exceeded() {
+    let mut pair = during_the_handshake();
     let frame = bytes(&Frame::Crypto {
         offset: 1 << 20,
         data: b"x",
     });
-    duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
-    duel.closed_with(
+    pair.strike(&Forgery::new(PacketKind::Handshake, &frame));
+    pair.closed_with(
         Code::CRYPTO_BUFFER_EXCEEDED,
         kind::CRYPTO,
         "CRYPTO data more than 64 KiB ahead of what TLS has read",
     );
 }
 
-/// Anybody can send Initial packets, so that little of them is kept.
+/// Anyone can send Initial packets, so little of their data is kept.
 #[test]
 fn initial_crypto_data_far_ahead_closes_the_connection() {
     for (ahead, refused) in [((16 << 10) - 1, false), (16 << 10, true)] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let frame = crypto(ahead, b"x");
         let packet = initial(cid(1), &[], 0, &frame);
         let from = world.client.address;
@@ -57,23 +57,23 @@ fn initial_crypto_data_far_ahead_closes_the_connection() {
     }
 }
 
-/// Up to a thousand pieces, by offset and data, until the victim has had enough.
+/// Sends up to a thousand pieces, by offset and data, until the victim closes the connection.
 fn flood(piece: impl Fn(u64) -> (u64, &'static [u8]), reason: &str) {
-    let mut duel = during_the_handshake();
-    duel.bound(BUFFERED + IDLE_MEMORY);
+    let mut pair = during_the_handshake();
+    pair.bound(BUFFERED + IDLE_MEMORY);
     for i in 0..1000 {
         let (offset, data) = piece(i);
         let frame = bytes(&Frame::Crypto { offset, data });
-        duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
-        if duel.victim().error().is_some() {
+        pair.strike(&Forgery::new(PacketKind::Handshake, &frame));
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    duel.closed_with(Code::CRYPTO_BUFFER_EXCEEDED, kind::CRYPTO, reason);
+    pair.closed_with(Code::CRYPTO_BUFFER_EXCEEDED, kind::CRYPTO, reason);
 }
 
 #[test]
-fn a_flood_of_pieces_with_gaps() {
+fn flood_of_crypto_fragments_keeps_memory_bounded() {
     flood(
         |i| (2 * i + 1, b"x"),
         "CRYPTO data in more than 256 separate pieces",
@@ -81,7 +81,7 @@ fn a_flood_of_pieces_with_gaps() {
 }
 
 #[test]
-fn a_flood_that_overlaps_itself() {
+fn flood_of_overlapping_crypto_data_keeps_memory_bounded() {
     flood(
         |i| (i + 1, &[0; 1100]),
         "overlapping CRYPTO data beyond 128 KiB",
@@ -89,51 +89,51 @@ fn a_flood_that_overlaps_itself() {
 }
 
 #[test]
-fn tls_garbage_is_a_tls_alert() {
-    let mut duel = during_the_handshake();
+fn malformed_tls_message_closes_with_decode_error_alert() {
+    let mut pair = during_the_handshake();
     let frame = bytes(&Frame::Crypto {
         offset: 0,
         data: &[0xff; 64],
     });
-    duel.strike(&Forgery::new(PacketKind::Handshake, &frame));
-    duel.closed_with(
+    pair.strike(&Forgery::new(PacketKind::Handshake, &frame));
+    pair.closed_with(
         Code::crypto(50),
         kind::CRYPTO,
         "received corrupt message of type HandshakePayloadTooLarge",
     );
 }
 
-/// A server wants nothing of TLS after the handshake; KeyUpdate in particular
-/// is forbidden (RFC 9001 §6).
+/// A server accepts no TLS message after the handshake; KeyUpdate in particular is forbidden
+/// (RFC 9001 §6).
 #[test]
-fn a_tls_key_update() {
-    let mut duel = Duel::new(Role::Client);
+fn tls_key_update_closes_with_unexpected_message_alert() {
+    let mut pair = HostilePair::new(Role::Client);
     let key_update = [24, 0, 0, 1, 0];
-    duel.say(&bytes(&Frame::Crypto {
+    pair.say(&bytes(&Frame::Crypto {
         offset: 0,
         data: &key_update,
     }));
-    duel.closed_with(
+    pair.closed_with(
         Code::crypto(10),
         kind::CRYPTO,
         "TLS message after the handshake",
     );
 
-    let mut duel = Duel::new(Role::Server);
+    let mut pair = HostilePair::new(Role::Server);
     let sent = 64 << 10;
     // Wherever the server's tickets end, this is no ticket.
     for offset in 0..sent {
-        duel.say(&bytes(&Frame::Crypto {
+        pair.say(&bytes(&Frame::Crypto {
             offset,
             data: &key_update,
         }));
-        if duel.victim().error().is_some() {
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    duel.closed_with(
+    pair.closed_with(
         Code::crypto(10),
         kind::CRYPTO,
-        "TLS message HelloRequest where [NewSessionTicket] was due",
+        "unexpected TLS message HelloRequest, expected [NewSessionTicket]",
     );
 }

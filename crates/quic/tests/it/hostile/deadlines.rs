@@ -1,4 +1,4 @@
-//! Handshakes that take too long: nothing that a peer sends puts the end off.
+//! Handshakes that take too long: nothing that a peer sends extends the timeout.
 
 use std::time::Duration;
 
@@ -7,35 +7,35 @@ use clearway_quic::Role;
 use clearway_quic::connection::{ConnectionError, Forgery};
 use clearway_quic::wire::PacketKind;
 
-use crate::common::{Setup, World, path};
-use crate::hostile::duel::{Duel, LINK, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world};
+use clearway_testing::{Setup, World, path};
 
-/// When `role`'s end gives up a handshake that its peer keeps alive with PINGs of
-/// `kind` every five seconds and never completes.
+/// Returns when the end `role` gives up a handshake that never completes, while its peer sends PINGs of
+/// `kind` every five seconds.
 fn given_up_after(hostile: Role, kind: PacketKind, change: impl FnOnce(&mut Setup)) -> Duration {
-    let mut duel = Duel::begun(hostile, change);
+    let mut pair = HostilePair::begun(hostile, change);
     // Of the ends' own packets only the ClientHello arrives, and what gives the
     // hostile one the keys it needs.
     let answers = kind == PacketKind::Handshake;
-    duel.world.filter = Some(Box::new(move |direction, _| {
+    pair.world.filter = Some(Box::new(move |direction, _| {
         direction == Direction::Down && answers
     }));
-    duel.world.run_for(Duration::from_millis(100));
-    while duel.victim().error().is_none() {
-        assert!(duel.victim().is_handshaking());
-        assert!(duel.world.now.as_nanos() < 1_000_000_000_000, "for ever");
-        duel.world.run_for(Duration::from_secs(1));
+    pair.world.run_for(Duration::from_millis(100));
+    while pair.victim().error().is_none() {
+        assert!(pair.victim().is_handshaking());
+        assert!(pair.world.now.as_nanos() < 1_000_000_000_000, "for ever");
+        pair.world.run_for(Duration::from_secs(1));
         // The hostile end outlives the victim.
-        if (duel.world.now.as_nanos() / 1_000_000_000).is_multiple_of(5)
-            && duel.victim().error().is_none()
+        if (pair.world.now.as_nanos() / 1_000_000_000).is_multiple_of(5)
+            && pair.victim().error().is_none()
         {
-            duel.strike(&Forgery::new(kind, &[0x01]));
+            pair.strike(&Forgery::new(kind, &[0x01]));
         }
     }
-    let error = duel.victim().error().cloned();
+    let error = pair.victim().error().cloned();
     assert_eq!(error, Some(ConnectionError::HandshakeTimeout));
-    assert!(duel.victim().is_drained(), "no closing state");
-    Duration::from_nanos(duel.world.now.as_nanos())
+    assert!(pair.victim().is_drained(), "no closing state");
+    Duration::from_nanos(pair.world.now.as_nanos())
 }
 
 fn never(setup: &mut Setup) {
@@ -45,7 +45,7 @@ fn never(setup: &mut Setup) {
 }
 
 #[test]
-fn pings_do_not_extend_a_handshake() {
+fn pings_do_not_extend_handshake_timeout() {
     for (hostile, kind) in [
         (Role::Client, PacketKind::Initial),
         (Role::Client, PacketKind::Handshake),
@@ -68,7 +68,7 @@ fn pings_do_not_extend_a_handshake() {
 }
 
 #[test]
-fn the_handshake_timeout_is_what_was_set() {
+fn handshake_ends_at_configured_timeout() {
     for secs in [2, 300] {
         let after = given_up_after(Role::Client, PacketKind::Initial, |setup| {
             setup.client.handshake_timeout = Duration::ZERO;
@@ -80,11 +80,11 @@ fn the_handshake_timeout_is_what_was_set() {
 }
 
 #[test]
-fn a_handshake_timeout_of_zero_is_none() {
+fn handshake_timeout_of_zero_disables_it() {
     let mut setup = Setup::new();
     never(&mut setup);
     setup.client.handshake_timeout = Duration::ZERO;
-    let mut world = weighed(setup, LINK, Role::Client);
+    let mut world = metered_world(setup, LINK, Role::Client);
     world.server.accepting = false;
     world.connect();
     world.run_for(Duration::from_secs(1_000));
@@ -92,10 +92,10 @@ fn a_handshake_timeout_of_zero_is_none() {
 }
 
 #[test]
-fn a_client_without_any_answer_gives_up_at_the_handshake_timeout() {
+fn client_without_answer_fails_at_handshake_timeout() {
     let mut setup = Setup::new();
     never(&mut setup);
-    let mut world = weighed(setup, LINK, Role::Client);
+    let mut world = metered_world(setup, LINK, Role::Client);
     world.server.accepting = false;
     world.connect();
     world.run_for(Duration::from_secs(61));
@@ -104,12 +104,12 @@ fn a_client_without_any_answer_gives_up_at_the_handshake_timeout() {
     assert!(world.client.endpoint.is_empty());
 }
 
-/// The deadline is the handshake's: what is complete lives on.
+/// The timeout is only for the handshake.
 #[test]
-fn a_complete_handshake_has_no_deadline() {
+fn completed_handshake_has_no_timeout() {
     let mut setup = Setup::new();
     setup.client.keep_alive = Some(Duration::from_secs(10));
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     world.handshake();
     world.run_for(Duration::from_secs(300));
     assert_eq!(world.client.connection().error(), None);
@@ -121,9 +121,9 @@ fn a_complete_handshake_has_no_deadline() {
 
 /// A ClientHello with a post-quantum key share needs two datagrams.
 #[test]
-fn half_a_client_hello_is_given_up_soon() {
+fn incomplete_client_hello_times_out_early() {
     for half in [0, 1] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let flight = first_flight(&mut world);
         assert_eq!(flight.len(), 2);
         world.filter = Some(Box::new(|_, _| false));
@@ -139,9 +139,9 @@ fn half_a_client_hello_is_given_up_soon() {
 }
 
 #[test]
-fn a_client_hello_split_and_mixed_in_any_order_completes() {
+fn client_hello_split_in_any_order_completes() {
     for order in [[0, 1], [1, 0]] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let flight = first_flight(&mut world);
         for which in order {
             // A second passes between both.
@@ -159,7 +159,7 @@ fn a_client_hello_split_and_mixed_in_any_order_completes() {
 
 /// With the default deadlines, not those of the test of long handshakes.
 #[test]
-fn thirty_percent_loss_meets_the_default_deadlines() {
+fn handshake_under_30_percent_loss_meets_default_timeouts() {
     let mut late = 0;
     for seed in 0..300 {
         let link = path("rate=10M delay=15ms queue=25 loss=30%", seed);
@@ -180,8 +180,8 @@ fn crowd(retry_above: usize, count: usize) -> World {
     let mut setup = Setup::new();
     setup.limits.retry_above = retry_above;
     setup.always_retry = true;
-    let mut world = weighed(setup, LINK, Role::Server);
-    let meter = world.meter.as_mut().expect("weighed");
+    let mut world = metered_world(setup, LINK, Role::Server);
+    let meter = world.meter.as_mut().expect("metered_world");
     meter.bound = 64 << 20;
     // Of the server's answers only Retry packets arrive.
     world.filter = Some(Box::new(|direction, packet: &mut Packet| {
@@ -208,7 +208,7 @@ fn knock(world: &mut World) {
 }
 
 #[test]
-fn under_load_handshakes_get_ten_seconds() {
+fn handshakes_under_load_time_out_after_ten_seconds() {
     let mut world = crowd(20, 30);
     world.run_for(Duration::from_secs(9));
     knock(&mut world);
@@ -224,7 +224,7 @@ fn under_load_handshakes_get_ten_seconds() {
 }
 
 #[test]
-fn without_load_handshakes_get_a_minute() {
+fn handshakes_without_load_have_a_minute() {
     let mut world = crowd(1_000, 30);
     world.run_for(Duration::from_secs(25));
     knock(&mut world);

@@ -1,4 +1,4 @@
-//! Frames where they must not be, and bytes that are no frame (RFC 9000 §12.4).
+//! Frames in packets where they are forbidden, and malformed frames (RFC 9000 §12.4).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use clearway_quic::stream::Directionality;
 use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, PacketKind, Reader};
 
-use crate::hostile::duel::{Duel, bytes, client_bidi, fields};
+use crate::hostile::pair::{HostilePair, bytes, client_bidi, fields};
 
 /// One of each frame type, harmless where it is allowed.
 fn every_frame() -> Vec<Frame<'static>> {
@@ -90,35 +90,35 @@ fn forbidden_in_zero_rtt(frame_type: u64) -> bool {
 }
 
 #[test]
-fn every_frame_in_initial_packets() {
+fn frames_forbidden_in_initial_packets_close_connection() {
     for frame in every_frame() {
         // The server has accepted, the client still has its Initial keys.
-        let mut duel = Duel::begun(Role::Client, |_| {});
-        duel.world.run_for(Duration::from_millis(6));
-        duel.strike(&Forgery::new(PacketKind::Initial, &bytes(&frame)));
-        check(&mut duel, &frame);
+        let mut pair = HostilePair::begun(Role::Client, |_| {});
+        pair.world.run_for(Duration::from_millis(6));
+        pair.strike(&Forgery::new(PacketKind::Initial, &bytes(&frame)));
+        check(&mut pair, &frame);
     }
 }
 
 #[test]
-fn every_frame_in_handshake_packets() {
+fn frames_forbidden_in_handshake_packets_close_connection() {
     for frame in every_frame() {
-        let mut duel = Duel::begun(Role::Client, |_| {});
+        let mut pair = HostilePair::begun(Role::Client, |_| {});
         // The server's flight has arrived, the client's answer has not.
-        duel.world.run_for(Duration::from_millis(11));
-        assert!(duel.victim().is_handshaking());
-        duel.strike(&Forgery::new(PacketKind::Handshake, &bytes(&frame)));
-        check(&mut duel, &frame);
+        pair.world.run_for(Duration::from_millis(11));
+        assert!(pair.victim().is_handshaking());
+        pair.strike(&Forgery::new(PacketKind::Handshake, &bytes(&frame)));
+        check(&mut pair, &frame);
     }
 }
 
-fn check(duel: &mut Duel, frame: &Frame<'_>) {
+fn check(pair: &mut HostilePair, frame: &Frame<'_>) {
     let frame_type = frame.frame_type();
     if allowed_in_handshake(frame_type) {
-        assert_eq!(duel.victim().error(), None, "{frame:?}");
+        assert_eq!(pair.victim().error(), None, "{frame:?}");
         return;
     }
-    duel.closed_with(
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         frame_type,
         "frame not allowed in this packet type",
@@ -126,23 +126,23 @@ fn check(duel: &mut Duel, frame: &Frame<'_>) {
 }
 
 #[test]
-fn every_frame_in_zero_rtt_packets() {
+fn frames_forbidden_in_0rtt_packets_close_connection() {
     let mut early = 0;
     for frame in every_frame() {
-        let mut duel = Duel::new(Role::Client);
-        let now = duel.world.now;
-        duel.hostile().close(now, 0, b"");
-        duel.world.run_for(Duration::from_millis(100));
+        let mut pair = HostilePair::new(Role::Client);
+        let now = pair.world.now;
+        pair.hostile().close(now, 0, b"");
+        pair.world.run_for(Duration::from_millis(100));
         // Again, with the ticket of the first time.
-        duel.world.connect();
-        assert!(duel.hostile().has_zero_rtt(), "no ticket");
-        duel.world.run_for(Duration::from_millis(6));
-        duel.strike(&Forgery::new(PacketKind::ZeroRtt, &bytes(&frame)));
+        pair.world.connect();
+        assert!(pair.hostile().has_zero_rtt(), "no ticket");
+        pair.world.run_for(Duration::from_millis(6));
+        pair.strike(&Forgery::new(PacketKind::ZeroRtt, &bytes(&frame)));
         let frame_type = frame.frame_type();
         if matches!(frame, Frame::AckFrequency { .. } | Frame::ImmediateAck)
             || forbidden_in_zero_rtt(frame_type)
         {
-            duel.closed_with(
+            pair.closed_with(
                 Code::PROTOCOL_VIOLATION,
                 frame_type,
                 "frame not allowed in this packet type",
@@ -150,7 +150,7 @@ fn every_frame_in_zero_rtt_packets() {
         } else {
             early += 1;
             if !matches!(frame, Frame::ApplicationClose { .. }) {
-                assert_eq!(duel.victim().error(), None, "{frame:?}");
+                assert_eq!(pair.victim().error(), None, "{frame:?}");
             }
         }
     }
@@ -158,45 +158,45 @@ fn every_frame_in_zero_rtt_packets() {
 }
 
 #[test]
-fn what_only_a_server_may_say() {
+fn server_only_frames_from_client_are_protocol_violation() {
     for frame in [Frame::HandshakeDone, Frame::NewToken(b"token")] {
-        let mut duel = Duel::new(Role::Client);
-        duel.say(&bytes(&frame));
-        duel.closed_with(
+        let mut pair = HostilePair::new(Role::Client);
+        pair.say(&bytes(&frame));
+        pair.closed_with(
             Code::PROTOCOL_VIOLATION,
             frame.frame_type(),
-            "frame only a server may send",
+            "frame that only a server may send",
         );
     }
 }
 
 #[test]
-fn an_empty_new_token() {
-    let mut duel = Duel::new(Role::Server);
-    duel.say(&fields(&[kind::NEW_TOKEN, 0]));
-    duel.closed_with(
+fn empty_new_token_is_frame_encoding_error() {
+    let mut pair = HostilePair::new(Role::Server);
+    pair.say(&fields(&[kind::NEW_TOKEN, 0]));
+    pair.closed_with(
         Code::FRAME_ENCODING_ERROR,
         kind::NEW_TOKEN,
-        "NEW_TOKEN without a token",
+        "NEW_TOKEN with an empty token",
     );
 }
 
 #[test]
-fn unknown_frame_types() {
+fn unknown_frame_type_is_frame_encoding_error() {
     for unknown in [0x20, 0x21, 0x32, 0x3f, 0xfe, 0x1234_5678] {
         for hostile in [Role::Client, Role::Server] {
-            let mut duel = Duel::new(hostile);
-            duel.say(&fields(&[unknown]));
-            duel.closed_with(Code::FRAME_ENCODING_ERROR, unknown, "unknown frame type");
+            let mut pair = HostilePair::new(hostile);
+            pair.say(&fields(&[unknown]));
+            pair.closed_with(Code::FRAME_ENCODING_ERROR, unknown, "unknown frame type");
         }
     }
 }
 
 #[test]
-fn a_frame_type_in_a_longer_encoding() {
-    let mut duel = Duel::new(Role::Client);
-    duel.say(&[0x40, 0x01]);
-    duel.closed_with(
+fn frame_type_in_longer_encoding_is_protocol_violation() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.say(&[0x40, 0x01]);
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::PING,
         "frame type not in its shortest encoding",
@@ -209,16 +209,16 @@ fn wire_type(frame: &[u8]) -> u64 {
 }
 
 #[test]
-fn cut_off_frames() {
+fn truncated_frame_is_frame_encoding_error() {
     for frame in every_frame() {
         let whole = bytes(&frame);
         // A DATAGRAM's or an IMMEDIATE_ACK's type alone is whole.
         if whole.len() < 3 {
             continue;
         }
-        let mut duel = Duel::new(Role::Client);
-        duel.say(&whole[..whole.len() - 1]);
-        duel.closed_with(
+        let mut pair = HostilePair::new(Role::Client);
+        pair.say(&whole[..whole.len() - 1]);
+        pair.closed_with(
             Code::FRAME_ENCODING_ERROR,
             wire_type(&whole),
             "frame truncated",
@@ -227,23 +227,23 @@ fn cut_off_frames() {
 }
 
 #[test]
-fn a_packet_without_frames() {
+fn packet_without_frames_is_protocol_violation() {
     for hostile in [Role::Client, Role::Server] {
-        let mut duel = Duel::new(hostile);
-        duel.say(&[]);
-        duel.closed_with(Code::PROTOCOL_VIOLATION, None, "packet without frames");
+        let mut pair = HostilePair::new(hostile);
+        pair.say(&[]);
+        pair.closed_with(Code::PROTOCOL_VIOLATION, None, "packet without frames");
     }
 }
 
 #[test]
-fn reserved_bits_in_short_headers() {
+fn reserved_bits_in_short_header_are_protocol_violation() {
     for bits in [0x08, 0x10, 0x18] {
-        let mut duel = Duel::new(Role::Client);
-        duel.strike(&Forgery {
+        let mut pair = HostilePair::new(Role::Client);
+        pair.strike(&Forgery {
             flip: bits,
             ..Forgery::new(PacketKind::OneRtt, &[0x01])
         });
-        duel.closed_with(
+        pair.closed_with(
             Code::PROTOCOL_VIOLATION,
             None,
             "reserved header bits are not zero",
@@ -252,16 +252,16 @@ fn reserved_bits_in_short_headers() {
 }
 
 #[test]
-fn reserved_bits_in_long_headers() {
+fn reserved_bits_in_long_header_are_protocol_violation() {
     for (kind, wait) in [(PacketKind::Initial, 6), (PacketKind::Handshake, 11)] {
         for bits in [0x04, 0x08, 0x0c] {
-            let mut duel = Duel::begun(Role::Client, |_| {});
-            duel.world.run_for(Duration::from_millis(wait));
-            duel.strike(&Forgery {
+            let mut pair = HostilePair::begun(Role::Client, |_| {});
+            pair.world.run_for(Duration::from_millis(wait));
+            pair.strike(&Forgery {
                 flip: bits,
                 ..Forgery::new(kind, &[0x01])
             });
-            duel.closed_with(
+            pair.closed_with(
                 Code::PROTOCOL_VIOLATION,
                 None,
                 "reserved header bits are not zero",
@@ -271,10 +271,10 @@ fn reserved_bits_in_long_headers() {
 }
 
 #[test]
-fn a_datagram_frame_that_was_not_offered() {
-    let mut duel = Duel::with(Role::Client, |setup| setup.server.datagram_buffer = 0);
-    duel.say(&bytes(&Frame::Datagram(b"x")));
-    duel.closed_with(
+fn datagram_without_support_is_protocol_violation() {
+    let mut pair = HostilePair::with(Role::Client, |setup| setup.server.datagram_buffer = 0);
+    pair.say(&bytes(&Frame::Datagram(b"x")));
+    pair.closed_with(
         Code::PROTOCOL_VIOLATION,
         kind::DATAGRAM,
         "DATAGRAM frame without our max_datagram_frame_size",

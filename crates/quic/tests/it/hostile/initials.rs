@@ -1,5 +1,4 @@
-//! Initial packets of strangers, who need no keys but those that everybody can
-//! compute: what they can make a server hold, and for how long.
+//! Initial packets, whose keys anyone can derive: what they can make a server store, and for how long.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,11 +10,11 @@ use clearway_quic::connection::ConnectionError;
 use clearway_quic::crypto::{RetryToken, TAG_LEN, TokenKey, initial_keys};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
-use clearway_quic::wire::header::{LongHeader, LongKind, OpenHeader};
+use clearway_quic::wire::header::{LongHeader, LongKind, UnprotectedHeader};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
-use crate::common::{Setup, UNIX_ORIGIN, World};
-use crate::hostile::duel::{LINK, bytes, first_flight, weighed};
+use crate::hostile::pair::{LINK, bytes, first_flight, metered_world};
+use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
 /// A client's Initial packet in a datagram of 1,200 bytes.
 pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u8]) -> Vec<u8> {
@@ -61,8 +60,8 @@ fn handshakes(world: &World) -> usize {
 }
 
 #[test]
-fn initials_without_crypto_data_are_dropped_without_state() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+fn initial_without_crypto_data_is_dropped_without_state() {
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     // PING, PADDING alone, an ACK, an empty CRYPTO frame.
     let empty = crypto(0, b"");
     let payloads: [&[u8]; 4] = [&[1], &[0], &[2, 0, 0, 0, 0], &empty];
@@ -80,8 +79,8 @@ fn initials_without_crypto_data_are_dropped_without_state() {
 /// One byte of a ClientHello and then a PING now and then, each from a client that
 /// never goes on.
 #[test]
-fn a_client_hello_that_never_ends_is_given_up() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+fn endless_client_hello_closes_connection() {
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     let from: SocketAddr = ([10, 9, 0, 1], 4000).into();
     let total = 40;
     for i in 0..total {
@@ -101,8 +100,8 @@ fn a_client_hello_that_never_ends_is_given_up() {
 /// A server that shares its secret with others meets tokens of theirs, which name
 /// connection IDs that clients of its own may be using.
 #[test]
-fn a_retry_token_for_a_connection_id_in_use_unhooks_nobody() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+fn retry_token_for_cid_in_use_does_not_change_routes() {
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     let flight = first_flight(&mut world);
     assert_eq!(flight.len(), 2, "a ClientHello in two datagrams");
     let header = PartialHeader::parse(&flight[0].data, 8).expect("an Initial");
@@ -151,7 +150,7 @@ fn client_hello(flight: &[Packet]) -> Vec<u8> {
         packet.truncate(header.packet_len);
         keys.unprotect_header(&mut packet, header.number_at)
             .expect("a sample");
-        let open = OpenHeader::read(&packet, header.number_at).expect("a number");
+        let open = UnprotectedHeader::read(&packet, header.number_at).expect("a number");
         let number = open.number.recover(None);
         let len = keys
             .open(number, &mut packet, open.header_len)
@@ -190,7 +189,7 @@ fn extension(hello: &[u8], kind: u16) -> usize {
 fn client_hello_without_transport_parameters_ends_the_connection() {
     const TRANSPORT_PARAMETERS: u16 = 0x39;
     for present in [true, false] {
-        let mut world = weighed(Setup::new(), LINK, Role::Server);
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
         let flight = first_flight(&mut world);
         let mut hello = client_hello(&flight);
         let at = extension(&hello, TRANSPORT_PARAMETERS);

@@ -1,25 +1,25 @@
-//! A peer that holds genuine keys and breaks the protocol: what it hears, and
-//! what it can cost its victim.
+//! A peer that has the keys and breaks the protocol: how the victim answers, and what the attack
+//! can cost it.
 //!
-//! Each test names one abuse. The hostile end is a connection of ours that
-//! forges packets (feature `testing`); what it hears is the CONNECTION_CLOSE it
-//! receives: the code, the frame it names, the words.
+//! Each test is for one abuse. The hostile end is a connection of ours that forges packets
+//! (feature `testing`). The victim's answer is the CONNECTION_CLOSE that the hostile end receives:
+//! its error code, frame type and reason.
 
 mod acks;
 mod addresses;
 mod cids;
 mod closing;
-mod credit;
 mod crypto;
 mod datagrams;
 mod deadlines;
 mod discarded;
-pub(crate) mod duel;
 mod floods;
+mod flow_control;
 mod frame_types;
 pub(crate) mod initials;
 mod keys;
 mod overload;
+pub(crate) mod pair;
 mod paths;
 mod preferred;
 mod retry_tokens;

@@ -1,4 +1,4 @@
-//! More handshakes than the server wants (RFC 9000 §8.1.2, §21.5).
+//! More handshakes than the server allows (RFC 9000 §8.1.2, §21.5).
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use clearway_quic::endpoint::Handle;
 use clearway_quic::error::Code;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, World};
-use crate::hostile::duel::{LINK, first_flight, weighed};
+use crate::hostile::pair::{LINK, first_flight, metered_world};
+use clearway_testing::{Setup, World};
 
 fn setup(retry_above: usize, refuse_above: usize) -> Setup {
     let mut setup = Setup::new();
@@ -57,8 +57,8 @@ fn progresses(world: &mut World, client: Handle, server: Handle) {
 }
 
 #[test]
-fn above_the_budget_retry_and_above_the_hard_limit_refusal() {
-    let mut world = weighed(setup(20, 30), LINK, Role::Server);
+fn handshakes_above_budget_get_retry() {
+    let mut world = metered_world(setup(20, 30), LINK, Role::Server);
     world.handshake();
     let live = |map: &std::collections::BTreeMap<Handle, _>| *map.keys().next().expect("one");
     let client = live(&world.client.connections);
@@ -80,8 +80,8 @@ fn above_the_budget_retry_and_above_the_hard_limit_refusal() {
 }
 
 #[test]
-fn above_the_hard_limit_refusal() {
-    let mut world = weighed(setup(1000, 30), LINK, Role::Server);
+fn handshakes_above_hard_limit_are_refused() {
+    let mut world = metered_world(setup(1000, 30), LINK, Role::Server);
     world.handshake();
     let client = *world.client.connections.keys().next().expect("one");
     let server = *world.server.connections.keys().next().expect("one");
@@ -121,7 +121,7 @@ fn flight(world: &mut World) -> Vec<Packet> {
 fn answers(change: impl FnOnce(&mut Setup), order: &[usize]) -> u64 {
     let mut setup = Setup::new();
     change(&mut setup);
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let flight = flight(&mut world);
     for &which in order {
         world.deliver(Direction::Up, flight[which].clone());
@@ -137,7 +137,7 @@ fn answers(change: impl FnOnce(&mut Setup), order: &[usize]) -> u64 {
 
 /// An attempt is answered once, whichever of its datagrams comes first or again.
 #[test]
-fn one_answer_to_a_client_hello_in_two_datagrams() {
+fn client_hello_in_two_datagrams_gets_one_answer() {
     let retry = |setup: &mut Setup| setup.always_retry = true;
     let refuse = |setup: &mut Setup| setup.limits.refuse_above = 0;
     for order in [&[0, 1][..], &[1, 0], &[0, 1, 1, 1]] {
@@ -150,10 +150,10 @@ fn one_answer_to_a_client_hello_in_two_datagrams() {
 }
 
 #[test]
-fn a_client_hello_whose_beginning_was_lost_is_asked_later() {
+fn client_hello_with_lost_beginning_gets_retry_later() {
     let mut setup = Setup::new();
     setup.always_retry = true;
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let flight = flight(&mut world);
     world.deliver(Direction::Up, flight[1].clone());
     let done = world.run_until(Duration::from_secs(5), |world| {
@@ -163,10 +163,10 @@ fn a_client_hello_whose_beginning_was_lost_is_asked_later() {
     assert_eq!(world.server.endpoint.counters().retries, 1);
 }
 
-/// The application's refusal is one too; what is remembered for it is bounded.
+/// The same for a refusal by the application. The memory for it is bounded.
 #[test]
-fn one_refusal_by_the_application() {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+fn refusal_by_application_is_sent_once() {
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     world.server.refusing = true;
     let flight = flight(&mut world);
     for packet in flight {
@@ -221,10 +221,10 @@ fn refusal(world: &mut World) -> String {
 }
 
 #[test]
-fn connections_over_the_limit_are_refused_until_one_is_gone() {
+fn connections_over_limit_are_refused_until_one_ends() {
     let mut setup = Setup::new();
     setup.limits.connections = 3;
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let let_in = connect(&mut world, 5);
     assert_eq!(let_in.len(), 3);
     assert_eq!(refusal(&mut world), "too many connections");
@@ -244,10 +244,10 @@ fn connections_over_the_limit_are_refused_until_one_is_gone() {
 }
 
 #[test]
-fn connections_of_one_source_over_its_limit_are_refused() {
+fn connections_over_source_limit_are_refused() {
     let mut setup = Setup::new();
     setup.limits.connections_per_source = 2;
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let let_in = connect(&mut world, 4);
     assert_eq!(let_in.len(), 2);
     assert_eq!(
@@ -266,20 +266,20 @@ fn connections_of_one_source_over_its_limit_are_refused() {
 }
 
 #[test]
-fn connections_of_a_trusted_source_are_not_limited_by_source() {
+fn trusted_source_has_no_source_limit() {
     let mut setup = Setup::new();
     setup.limits.connections_per_source = 2;
     setup.limits.trusted = vec!["10.0.0.0/24".parse().expect("a prefix")];
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     assert_eq!(connect(&mut world, 10).len(), 10);
 }
 
 #[test]
-fn refusals_beyond_their_rate_are_withheld() {
+fn refusals_over_rate_limit_are_not_sent() {
     let mut setup = Setup::new();
     setup.limits.connections = 0;
     setup.limits.refusals_per_second = 5;
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     flood(&mut world, 100);
     let counters = world.server.endpoint.counters();
     assert_eq!(counters.refused_connections, 5);
@@ -289,7 +289,7 @@ fn refusals_beyond_their_rate_are_withheld() {
 
 /// The same where the server has room, and the source has none.
 #[test]
-fn refusals_of_sources_over_their_limit_are_withheld_beyond_their_rate() {
+fn refusals_of_limited_sources_over_rate_limit_are_not_sent() {
     for handshakes in [false, true] {
         let mut setup = Setup::new();
         if handshakes {
@@ -298,7 +298,7 @@ fn refusals_of_sources_over_their_limit_are_withheld_beyond_their_rate() {
             setup.limits.connections_per_source = 0;
         }
         setup.limits.refusals_per_second = 5;
-        let mut world = weighed(setup, LINK, Role::Server);
+        let mut world = metered_world(setup, LINK, Role::Server);
         flood(&mut world, 100);
         let counters = world.server.endpoint.counters();
         let refused = (counters.refused_handshakes, counters.refused_connections);

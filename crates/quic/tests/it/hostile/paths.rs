@@ -11,8 +11,8 @@ use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::wire::{Frame, Frames, PacketKind};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, download, download_watched, path};
-use crate::hostile::duel::{Duel, LINK, bytes};
+use crate::hostile::pair::{HostilePair, LINK, bytes};
+use clearway_testing::{Setup, World, download, download_watched, path};
 
 const PING: &[u8] = &[0x01];
 
@@ -24,7 +24,7 @@ fn challenge(n: u8) -> Vec<u8> {
     bytes(&Frame::PathChallenge([n; 8]))
 }
 
-impl Duel {
+impl HostilePair {
     /// A 1-RTT packet of the client's with these frames arrives from `source`.
     fn say_from(&mut self, source: SocketAddr, payload: &[u8]) {
         let packet = self.forge(&Forgery::new(PacketKind::OneRtt, payload));
@@ -71,26 +71,26 @@ impl Observer for Responses {
 
 /// A NAT that alternates between two addresses, of which one hears nothing.
 #[test]
-fn a_source_address_that_flaps_keeps_the_connection() {
-    let mut duel = Duel::new(Role::Client);
-    let (home, other) = (duel.world.client.address, address("10.9.9.9:9"));
-    duel.cut_off(other);
+fn flapping_source_address_keeps_connection() {
+    let mut pair = HostilePair::new(Role::Client);
+    let (home, other) = (pair.world.client.address, address("10.9.9.9:9"));
+    pair.cut_off(other);
     for pause in [0, 1, 10, 300, 1_000, 4_000, 7_000] {
         for source in [other, home, other, home] {
-            duel.say_from(source, PING);
-            duel.world.run_for(Duration::from_millis(pause));
+            pair.say_from(source, PING);
+            pair.world.run_for(Duration::from_millis(pause));
         }
     }
-    duel.world.run_for(Duration::from_secs(10));
-    assert_eq!(duel.victim().remote_address(), home);
-    duel.still_serves();
+    pair.world.run_for(Duration::from_secs(10));
+    assert_eq!(pair.victim().remote_address(), home);
+    pair.still_serves();
 }
 
 /// Somebody who saw a genuine packet sends a copy of it from another address, and
 /// the copy arrives first. The server asks the old address too, and what the
 /// client answers with leads it back in two round trips (RFC 9000 §9.3.3).
 #[test]
-fn a_copy_of_a_packet_from_elsewhere_is_undone_within_two_round_trips() {
+fn migration_caused_by_copied_packet_is_undone_within_two_rtts() {
     let mut world = World::new(Setup::new(), path(LINK, 1), 1);
     world.handshake();
     world.run_for(Duration::from_secs(1));
@@ -120,7 +120,7 @@ fn a_copy_of_a_packet_from_elsewhere_is_undone_within_two_round_trips() {
 /// The same for every packet of two seconds: nothing gets through meanwhile, and
 /// everything afterwards.
 #[test]
-fn copies_of_every_packet_from_many_addresses_do_not_end_a_connection() {
+fn copied_packets_from_many_addresses_do_not_end_connection() {
     let mut world = World::new(Setup::new(), path(LINK, 1), 1);
     world.handshake();
     world.run_for(Duration::from_secs(1));
@@ -155,7 +155,7 @@ fn copies_of_every_packet_from_many_addresses_do_not_end_a_connection() {
 
 /// Copies that arrive after the original are nothing at all.
 #[test]
-fn replayed_packets_from_elsewhere_move_nobody_and_are_not_answered() {
+fn replayed_packets_from_other_address_are_ignored() {
     let mut world = World::new(Setup::new(), path(LINK, 1), 1);
     let elsewhere = address("10.9.9.9:9");
     let caught = Arc::new(Mutex::new(Vec::new()));
@@ -186,16 +186,16 @@ fn replayed_packets_from_elsewhere_move_nobody_and_are_not_answered() {
 
 /// RFC 9000 §8.2.2: each PATH_CHALLENGE is answered, not the last of them.
 #[test]
-fn two_challenges_before_the_first_answer_are_both_answered() {
-    let mut duel = Duel::new(Role::Client);
+fn two_outstanding_path_challenges_are_both_answered() {
+    let mut pair = HostilePair::new(Role::Client);
     let responses = Responses::default();
-    duel.victim().set_observer(Box::new(responses.clone()));
+    pair.victim().set_observer(Box::new(responses.clone()));
     let elsewhere = address("10.9.9.9:9");
-    duel.cut_off(elsewhere);
-    for source in [duel.world.client.address, elsewhere] {
-        duel.say_from(source, &challenge(1));
-        duel.say_from(source, &[challenge(2), challenge(3)].concat());
-        duel.world.run_for(Duration::from_millis(100));
+    pair.cut_off(elsewhere);
+    for source in [pair.world.client.address, elsewhere] {
+        pair.say_from(source, &challenge(1));
+        pair.say_from(source, &[challenge(2), challenge(3)].concat());
+        pair.world.run_for(Duration::from_millis(100));
         let sent = core::mem::take(&mut *responses.0.lock().expect("one thread"));
         assert_eq!(sent, [[1; 8], [2; 8], [3; 8]], "to {source}");
     }
@@ -203,73 +203,73 @@ fn two_challenges_before_the_first_answer_are_both_answered() {
 
 /// A thousand at once cost one datagram; the newest are answered, the rest counted.
 #[test]
-fn a_thousand_challenges_in_a_datagram_get_four_answers() {
-    let mut duel = Duel::new(Role::Client);
+fn thousand_path_challenges_in_one_datagram_get_four_responses() {
+    let mut pair = HostilePair::new(Role::Client);
     let responses = Responses::default();
-    duel.victim().set_observer(Box::new(responses.clone()));
+    pair.victim().set_observer(Box::new(responses.clone()));
     let flood: Vec<u8> = (0..=250).flat_map(challenge).collect();
-    duel.say(&flood);
-    duel.world.run_for(Duration::from_millis(100));
+    pair.say(&flood);
+    pair.world.run_for(Duration::from_millis(100));
     assert_eq!(responses.sent(), [[247; 8], [248; 8], [249; 8], [250; 8]]);
-    let now = duel.world.now;
-    let counters = duel.victim().stats(now).counters;
+    let now = pair.world.now;
+    let counters = pair.victim().stats(now).counters;
     assert_eq!(counters.unanswered_challenges, 247);
 }
 
 /// RFC 9000 §9.3: the highest-numbered *non-probing* packet moves a connection. A
 /// probing one that overtakes it changes nothing.
 #[test]
-fn a_probe_that_overtakes_does_not_hold_the_server_back() {
-    let mut duel = Duel::new(Role::Client);
+fn probe_overtaking_migration_does_not_delay_it() {
+    let mut pair = HostilePair::new(Role::Client);
     let other = address("10.9.9.9:9");
-    let first = duel.forge(&Forgery::new(PacketKind::OneRtt, PING));
-    duel.say_from(other, &challenge(1));
-    assert_eq!(duel.server_migrations(), 0, "a probe moves nobody");
-    let to = duel.world.server.address;
+    let first = pair.forge(&Forgery::new(PacketKind::OneRtt, PING));
+    pair.say_from(other, &challenge(1));
+    assert_eq!(pair.server_migrations(), 0, "a probe moves nobody");
+    let to = pair.world.server.address;
     let late = Packet::new(other, to, first);
-    duel.world.deliver(Direction::Up, late);
-    assert_eq!(duel.victim().remote_address(), other);
+    pair.world.deliver(Direction::Up, late);
+    assert_eq!(pair.victim().remote_address(), other);
 }
 
 /// A probed address that does not answer is forgotten in time, and so is another
 /// that was probed in the same moment.
 #[test]
-fn two_probed_addresses_that_fail_at_once_are_both_forgotten() {
-    let mut duel = Duel::new(Role::Client);
-    let home = duel.world.client.address;
-    duel.world.filter = Some(Box::new(move |_, packet: &mut Packet| {
+fn two_paths_failing_at_once_are_both_removed() {
+    let mut pair = HostilePair::new(Role::Client);
+    let home = pair.world.client.address;
+    pair.world.filter = Some(Box::new(move |_, packet: &mut Packet| {
         packet.src != home || packet.dst.port() == 443
     }));
     for source in ["10.9.9.8:8", "10.9.9.9:9"] {
-        duel.say_from(address(source), &challenge(1));
+        pair.say_from(address(source), &challenge(1));
     }
-    let now = duel.world.now;
-    assert_eq!(duel.victim().path_stats(now).count(), 3);
-    duel.cut_off(address("10.9.9.8:8"));
-    duel.world.run_for(Duration::from_secs(6));
-    let now = duel.world.now;
-    assert_eq!(duel.victim().path_stats(now).count(), 1);
-    duel.still_serves();
+    let now = pair.world.now;
+    assert_eq!(pair.victim().path_stats(now).count(), 3);
+    pair.cut_off(address("10.9.9.8:8"));
+    pair.world.run_for(Duration::from_secs(6));
+    let now = pair.world.now;
+    assert_eq!(pair.victim().path_stats(now).count(), 1);
+    pair.still_serves();
 }
 
 /// An address of the server's own host is not where its client went (RFC 9000
 /// §21.5.6), nor is port 0.
 #[test]
-fn a_client_does_not_turn_up_on_loopback_or_port_zero() {
-    let mut duel = Duel::new(Role::Client);
+fn migration_to_loopback_or_port_zero_is_ignored() {
+    let mut pair = HostilePair::new(Role::Client);
     for source in ["127.0.0.1:53", "10.9.9.9:0", "224.0.0.1:5353"] {
-        duel.say_from(address(source), PING);
-        duel.say_from(address(source), &challenge(1));
+        pair.say_from(address(source), PING);
+        pair.say_from(address(source), &challenge(1));
     }
-    assert_eq!(duel.server_migrations(), 0);
-    let now = duel.world.now;
-    assert_eq!(duel.victim().path_stats(now).count(), 1);
-    duel.still_serves();
+    assert_eq!(pair.server_migrations(), 0);
+    let now = pair.world.now;
+    assert_eq!(pair.victim().path_stats(now).count(), 1);
+    pair.still_serves();
 }
 
 /// Only what authenticates tells a client which of its addresses it is reached at.
 #[test]
-fn garbage_to_another_address_of_the_client_does_not_move_it_there() {
+fn garbage_to_other_local_address_does_not_migrate_client() {
     let mut world = World::new(Setup::new(), path(LINK, 1), 1);
     world.connect();
     world.flush();

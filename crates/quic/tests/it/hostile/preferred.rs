@@ -1,5 +1,4 @@
-//! A server's preferred address: nobody is sent data who did not ask for it
-//! (RFC 9000 §9.6, §21.5.3).
+//! A server's preferred address must not turn others into targets (RFC 9000 §9.6, §21.5.3).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,8 +12,8 @@ use clearway_quic::stream::{Directionality, WriteError};
 use clearway_quic::wire::{Frames, PacketKind, PartialHeader};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, download, path};
-use crate::hostile::duel::{Duel, LINK, Numbers, fields};
+use crate::hostile::pair::{HostilePair, LINK, SentNumbers, fields};
+use clearway_testing::{Setup, World, download, path};
 
 /// Challenges that a path gets in the three PTOs of its validation, one each.
 const CHALLENGES: usize = 3;
@@ -125,7 +124,7 @@ fn upload(world: &mut World, total: usize) {
 /// The address of somebody who never asked gets a few probes, and the connection
 /// stays where it works.
 #[test]
-fn a_preferred_address_that_does_not_answer_gets_no_data() {
+fn silent_preferred_address_gets_no_data() {
     let victim = address("10.0.0.77:443");
     let (mut world, log) = preferring(victim, move |_, packet| packet.dst != victim);
     let home = world.server.address;
@@ -143,50 +142,50 @@ fn a_preferred_address_that_does_not_answer_gets_no_data() {
 
 /// Nor does a server that acknowledges everything without having seen it draw more.
 #[test]
-fn optimistic_acknowledgements_do_not_turn_a_preferred_address_into_a_target() {
+fn optimistic_acks_do_not_validate_preferred_address() {
     let victim = address("10.0.0.77:443");
-    let mut duel = Duel::begun(Role::Server, |setup| {
+    let mut pair = HostilePair::begun(Role::Server, |setup| {
         setup.preferred = Some("10.0.0.77:443".parse().expect("an address"));
     });
     // The send buffer of an upload that goes well.
-    duel.bound(2 << 20);
-    let numbers = Numbers::default();
-    duel.victim().set_observer(Box::new(numbers.clone()));
+    pair.bound(2 << 20);
+    let numbers = SentNumbers::default();
+    pair.victim().set_observer(Box::new(numbers.clone()));
     let count = Arc::new(Mutex::new(0));
     let sum = count.clone();
-    duel.world.filter = Some(Box::new(move |_, packet: &mut Packet| {
+    pair.world.filter = Some(Box::new(move |_, packet: &mut Packet| {
         *sum.lock().expect("one thread") += usize::from(packet.dst == victim);
         packet.dst != victim
     }));
-    duel.world.run_for(Duration::from_secs(1));
-    let id = duel
+    pair.world.run_for(Duration::from_secs(1));
+    let id = pair
         .victim()
         .open(Directionality::Unidirectional)
         .expect("credit");
     for _ in 0..200 {
-        while let Ok(1..) = duel.victim().write(id, &[7; 4096]) {}
-        duel.world.run_for(Duration::from_millis(1));
+        while let Ok(1..) = pair.victim().write(id, &[7; 4096]) {}
+        pair.world.run_for(Duration::from_millis(1));
         // Every packet sent by now, wherever it went; none that was left out.
         let mut sent = numbers.sent();
         sent.sort_unstable();
         let largest = *sent.last().expect("packets");
         let runs = sent.chunk_by(|a, b| b - a == 1);
         let newest = runs.last().map_or(0, <[u64]>::len) as u64;
-        duel.say(&fields(&[2, largest, 0, 0, newest - 1]));
-        if duel.victim().error().is_some() {
+        pair.say(&fields(&[2, largest, 0, 0, newest - 1]));
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    duel.world.run_for(Duration::from_secs(10));
+    pair.world.run_for(Duration::from_secs(10));
     let sent = *count.lock().expect("one thread");
     assert!((1..=CHALLENGES).contains(&sent), "{sent} datagrams");
-    assert_eq!(duel.victim().error(), None);
+    assert_eq!(pair.victim().error(), None);
 }
 
 /// The client moves once the address has answered, and until then neither end says
 /// more there than it has to.
 #[test]
-fn both_ends_only_probe_until_the_preferred_address_is_validated() {
+fn only_probes_are_sent_until_preferred_address_is_validated() {
     let preferred = address("10.0.0.77:443");
     let (mut world, log) = preferring(preferred, |_, _| true);
     assert!(download(&mut world, 500_000, Duration::from_secs(10)));
@@ -213,15 +212,15 @@ fn both_ends_only_probe_until_the_preferred_address_is_validated() {
 /// A client that speaks to the preferred address and answers no challenge there:
 /// somebody may be making it up, so data comes from where it came.
 #[test]
-fn a_server_sends_no_data_from_its_other_address_before_validation() {
-    let mut duel = Duel::new(Role::Client);
-    let (client, home) = (duel.world.client.address, duel.world.server.address);
+fn server_sends_no_data_from_preferred_address_before_validation() {
+    let mut pair = HostilePair::new(Role::Client);
+    let (client, home) = (pair.world.client.address, pair.world.server.address);
     let other = address("10.0.0.77:443");
     let probing = Probing::default();
-    duel.victim().set_observer(Box::new(probing.clone()));
+    pair.victim().set_observer(Box::new(probing.clone()));
     let counts = Arc::new(Mutex::new((0, 0)));
     let sink = counts.clone();
-    duel.world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+    pair.world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
         if direction == Direction::Up {
             return true;
         }
@@ -233,28 +232,28 @@ fn a_server_sends_no_data_from_its_other_address_before_validation() {
         // The client hears nothing from there, and so answers nothing.
         packet.src != other
     }));
-    let id = duel
+    let id = pair
         .victim()
         .open(Directionality::Unidirectional)
         .expect("credit");
-    duel.victim().write(id, &[7; 100_000]).expect("writes");
-    let ping = duel.forge(&Forgery {
+    pair.victim().write(id, &[7; 100_000]).expect("writes");
+    let ping = pair.forge(&Forgery {
         pad_to: 1200,
         ..Forgery::new(PacketKind::OneRtt, &[0x01])
     });
-    duel.world
+    pair.world
         .deliver(Direction::Up, Packet::new(client, other, ping));
-    duel.world.run_for(Duration::from_secs(10));
+    pair.world.run_for(Duration::from_secs(10));
     let (from_home, from_other) = *counts.lock().expect("one thread");
     assert!(from_home > 50, "data flows: {from_home}");
     assert!((1..=CHALLENGES).contains(&from_other), "{from_other}");
-    duel.still_serves();
+    pair.still_serves();
 }
 
 /// Addresses that reach less far than the server's own are for requests forged in
 /// the client's name, not for moving (RFC 9000 §21.5.6).
 #[test]
-fn a_preferred_address_on_loopback_is_not_even_probed() {
+fn preferred_address_on_loopback_is_not_probed() {
     for target in [
         "127.0.0.1:80",
         "169.254.169.254:80",
@@ -274,7 +273,7 @@ fn a_preferred_address_on_loopback_is_not_even_probed() {
 /// A client that moves while it probes the preferred address probes it again from
 /// where it is now, under another connection ID (RFC 9000 §9.5, §9.6.3).
 #[test]
-fn a_client_that_moves_meanwhile_probes_the_preferred_address_from_there() {
+fn client_migrating_meanwhile_probes_preferred_address_from_new_path() {
     let preferred = address("10.0.0.77:443");
     let to = address("10.0.7.7:5000");
     let (mut world, log) = preferring(preferred, move |_, packet| {

@@ -11,13 +11,13 @@ use clearway_quic::cid::ConnectionId;
 use clearway_quic::crypto::client_sessions::MAX_TOKEN_LEN as NEW_TOKEN_LIMIT;
 use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots, initial_keys};
-use clearway_quic::wire::header::{HeaderKind, OpenHeader};
+use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader};
 use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
 use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
-use crate::common::setup::identity;
-use crate::common::{Setup, World};
-use crate::hostile::duel::{Duel, LINK, bytes, first_flight, weighed};
+use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, metered_world};
+use clearway_testing::identity;
+use clearway_testing::{Setup, World};
 
 /// Largest UDP payload there is.
 const MAX_DATAGRAM: usize = 65_527;
@@ -83,7 +83,7 @@ fn caught(algorithms: Algorithms) -> (World, Vec<Packet>) {
         .algorithms(algorithms)
         .build()
         .expect("client settings");
-    let mut world = weighed(setup, LINK, Role::Client);
+    let mut world = metered_world(setup, LINK, Role::Client);
     let flight = first_flight(&mut world);
     (world, flight)
 }
@@ -112,7 +112,7 @@ fn opened(mut datagram: Vec<u8>, dcid: &ConnectionId) -> (Vec<u8>, BTreeMap<u64,
     let packet = &mut datagram[..header.packet_len];
     keys.unprotect_header(packet, header.number_at)
         .expect("a sample");
-    let open = OpenHeader::read(packet, header.number_at).expect("a header");
+    let open = UnprotectedHeader::read(packet, header.number_at).expect("a header");
     let number = open.number.recover(None);
     let len = keys
         .open(number, packet, open.header_len)
@@ -217,32 +217,32 @@ fn retry_after_discarded_retry_is_accepted() {
 fn new_token_too_large_for_initial_is_not_remembered() {
     let around = NEW_TOKEN_LIMIT - 2..=NEW_TOKEN_LIMIT + 2;
     for token_len in around.chain([1, 1000, 1100, 1170, 1200, 16_383, 16_384, 60_000]) {
-        let mut duel = Duel::with(Role::Server, |setup| setup.cid_len = 20);
-        let sessions = duel.world.setup.sessions.clone();
+        let mut pair = HostilePair::with(Role::Server, |setup| setup.cid_len = 20);
+        let sessions = pair.world.setup.sessions.clone();
         let name = "localhost".try_into().expect("a name");
         while sessions.take_token(&name).is_some() {}
         let token = vec![0xa5; token_len];
-        duel.say(&bytes(&Frame::NewToken(&token)));
-        let now = duel.world.now;
+        pair.say(&bytes(&Frame::NewToken(&token)));
+        let now = pair.world.now;
         let usable = token_len <= NEW_TOKEN_LIMIT;
-        let counters = duel.victim().stats(now).counters;
+        let counters = pair.victim().stats(now).counters;
         assert_eq!(counters.oversized_tokens, u64::from(!usable), "{token_len}");
-        duel.victim().close(now, 0, b"");
-        duel.world.run_for(Duration::from_secs(10));
-        duel.world.client.connections.clear();
-        duel.world.server.connections.clear();
+        pair.victim().close(now, 0, b"");
+        pair.world.run_for(Duration::from_secs(10));
+        pair.world.client.connections.clear();
+        pair.world.server.connections.clear();
 
-        let flight = first_flight(&mut duel.world);
+        let flight = first_flight(&mut pair.world);
         let (dcid, _) = cids(&flight[0].data);
         let (sent, crypto) = opened(flight[0].data.clone(), &dcid);
         assert_eq!(sent, if usable { token } else { Vec::new() });
         assert!(!crypto.is_empty(), "room for the ClientHello");
         for packet in flight {
-            duel.world.deliver(Direction::Up, packet);
+            pair.world.deliver(Direction::Up, packet);
         }
-        duel.world.run_for(Duration::from_secs(1));
-        assert!(duel.world.client.connection().is_confirmed());
-        assert!(duel.world.client.connection().resumed(), "{token_len}");
+        pair.world.run_for(Duration::from_secs(1));
+        assert!(pair.world.client.connection().is_confirmed());
+        assert!(pair.world.client.connection().resumed(), "{token_len}");
     }
 }
 
@@ -255,7 +255,7 @@ fn token_put_by_application_obeys_the_same_limit() {
         let name = "localhost".try_into().expect("a name");
         let kept = setup.sessions.put_token(&name, vec![0xa5; token_len]);
         assert_eq!(kept, usable);
-        let mut world = weighed(setup, LINK, Role::Client);
+        let mut world = metered_world(setup, LINK, Role::Client);
         let flight = first_flight(&mut world);
         let (dcid, _) = cids(&flight[0].data);
         let (sent, _) = opened(flight[0].data.clone(), &dcid);

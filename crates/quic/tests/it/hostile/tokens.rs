@@ -1,4 +1,4 @@
-//! Tokens and early data used twice, elsewhere, or made up (RFC 9000 §8.1.3,
+//! Tokens and early data that are replayed, used from another address, or forged (RFC 9000 §8.1.3,
 //! RFC 9001 §9.2).
 
 use std::sync::{Arc, Mutex};
@@ -13,14 +13,14 @@ use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
 
-use crate::common::{Setup, UNIX_ORIGIN, World};
-use crate::hostile::duel::{LINK, weighed};
+use crate::hostile::pair::{LINK, metered_world};
+use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
-type Caught = Arc<Mutex<Vec<Packet>>>;
+type CapturedDatagrams = Arc<Mutex<Vec<Packet>>>;
 
 /// Records what the client sends, letting it through if `pass`.
-fn record(world: &mut World, pass: bool) -> Caught {
-    let caught = Caught::default();
+fn record(world: &mut World, pass: bool) -> CapturedDatagrams {
+    let caught = CapturedDatagrams::default();
     let sink = caught.clone();
     world.filter = Some(Box::new(move |direction, packet| {
         if direction == Direction::Up {
@@ -37,7 +37,7 @@ fn server_name() -> rustls::pki_types::ServerName<'static> {
 
 /// A connection that ends, having left a ticket and a token.
 fn remembered() -> World {
-    let mut world = weighed(Setup::new(), LINK, Role::Server);
+    let mut world = metered_world(Setup::new(), LINK, Role::Server);
     world.handshake();
     world.run_for(Duration::from_millis(100));
     let now = world.now;
@@ -49,7 +49,7 @@ fn remembered() -> World {
 }
 
 #[test]
-fn early_data_sent_again() {
+fn replayed_early_data_is_rejected() {
     let mut world = remembered();
     let caught = record(&mut world, true);
     world.connect();
@@ -96,7 +96,7 @@ fn refusal(world: &mut World) -> Option<(Code, String)> {
 fn answer_to_retry() -> (World, Vec<Packet>) {
     let mut setup = Setup::new();
     setup.always_retry = true;
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let caught = record(&mut world, true);
     world.connect();
     world.flush();
@@ -112,7 +112,7 @@ fn answer_to_retry() -> (World, Vec<Packet>) {
 }
 
 #[test]
-fn a_retry_token_from_another_address() {
+fn retry_token_from_other_address_is_rejected() {
     let (mut world, answer) = answer_to_retry();
     for mut packet in answer {
         packet.src = "10.7.7.7:7777".parse().expect("an address");
@@ -122,9 +122,9 @@ fn a_retry_token_from_another_address() {
     assert_eq!(world.server.endpoint.counters().accepted, 0);
 }
 
-/// The client is told so, if it is the client: its address changed.
+/// The client gets an error, because it may be genuine with a changed address.
 #[test]
-fn a_retry_token_that_expired() {
+fn expired_retry_token_is_invalid_token() {
     let (mut world, answer) = answer_to_retry();
     world.now += Duration::from_secs(20);
     for packet in answer {
@@ -138,11 +138,11 @@ fn a_retry_token_that_expired() {
 }
 
 #[test]
-fn a_forged_token_counts_as_none() {
+fn forged_token_is_treated_as_absent() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     setup.sessions.put_token(&server_name(), vec![0x4e; 70]);
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     world.handshake();
     assert!(
         world.server.endpoint.counters().retries > 0,
@@ -162,13 +162,12 @@ fn address_token(key: [u8; 32], issued: u64, ip: [u8; 4]) -> Vec<u8> {
     out
 }
 
-/// Whether a client that comes with `token` for the so-manieth time is asked
-/// for another by Retry.
+/// Returns whether a client that uses `token` for the given time gets a Retry.
 fn is_asked(token: &[u8], times: u64) -> bool {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let sessions = setup.sessions.clone();
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let mut before = 0;
     for _ in 0..times {
         before = world.server.endpoint.counters().retries;
@@ -182,7 +181,7 @@ fn is_asked(token: &[u8], times: u64) -> bool {
 }
 
 #[test]
-fn tokens_of_another_key_another_address_or_long_ago() {
+fn invalid_address_tokens_get_retry() {
     let (ours, here) = ([7; 32], [10, 0, 0, 1]);
     let genuine = address_token(ours, UNIX_ORIGIN, here);
     assert!(!is_asked(&genuine, 1), "a genuine one");
@@ -200,11 +199,11 @@ fn tokens_of_another_key_another_address_or_long_ago() {
 /// A genuine Retry token that is sent to another connection ID than the Retry named
 /// (RFC 9000 §8.1.2): the attempt ends, as with any Retry token that is wrong.
 #[test]
-fn retry_token_sent_to_another_connection_id_is_refused() {
+fn retry_token_for_other_cid_is_invalid_token() {
     let mut setup = Setup::new();
     setup.always_retry = true;
     let sessions = setup.sessions.clone();
-    let mut world = weighed(setup, LINK, Role::Server);
+    let mut world = metered_world(setup, LINK, Role::Server);
     let cid = |byte| ConnectionId::new(&[byte; 8]).expect("eight bytes");
     let token = RetryToken {
         issued: UNIX_ORIGIN,
@@ -221,5 +220,8 @@ fn retry_token_sent_to_another_connection_id_is_refused() {
     assert_eq!(world.server.endpoint.counters().accepted, 0);
     let (code, words) = refusal(&mut world).expect("closed");
     assert_eq!(code, Code::INVALID_TOKEN);
-    assert_eq!(words, "the Retry token belongs to another connection ID");
+    assert_eq!(
+        words,
+        "the Retry token was issued for another connection ID"
+    );
 }

@@ -1,5 +1,5 @@
-//! Frames that ask for work and move nothing on, packed hundreds to a datagram
-//! (RFC 9000 §21.9), and honest patterns that look alike.
+//! Floods of frames that cause work without any progress, hundreds in a datagram (RFC 9000 §21.9), and
+//! honest traffic that looks similar.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use clearway_quic::wire::frame::kind;
 use clearway_quic::wire::{Frame, Writer};
 
 use crate::hostile::acks::ack_each;
-use crate::hostile::duel::{Duel, Numbers, bytes, client_bidi, fields, raw};
+use crate::hostile::pair::{HostilePair, SentNumbers, bytes, client_bidi, fields, raw};
 
 const REASON: &str = "too many frames that transfer no new data";
 
 /// Bytes of frames in one forged packet.
 const PAYLOAD: usize = 1_100;
 
-/// What a duel has earned beside the burst when it begins, a second after its handshake,
-/// and what the last frame may be charged beyond.
+/// What the budget has gained beyond its initial value when a test begins, a second after the handshake,
+/// plus what the last frame may be charged beyond it.
 const EARNED: u64 = 4_200;
 
-/// Makes the frame of a number.
+/// Writes the frame number n.
 type MakeFrame = fn(u64) -> Frame<'static>;
 
 fn burst() -> u64 {
@@ -34,24 +34,24 @@ fn client_uni(index: u64) -> StreamId {
     StreamId::new(Role::Client, Directionality::Unidirectional, index)
 }
 
-/// What the victim has been asked to do.
-pub(super) fn charged(duel: &mut Duel) -> u64 {
-    let now = duel.world.now;
-    u64::from(duel.victim().stats(now).unproductive_work)
+/// What the victim has processed.
+pub(super) fn charged(pair: &mut HostilePair) -> u64 {
+    let now = pair.world.now;
+    u64::from(pair.victim().stats(now).unproductive_work)
 }
 
-/// Fills packets with frames that `write` makes from ever new numbers until the victim
-/// ends the connection: after the burst and what one packet holds.
+/// Fills packets with frames from `write` until the victim closes the connection, which must happen
+/// after the initial budget plus at most one packet.
 #[track_caller]
-pub(super) fn flood(duel: Duel, frame_type: u64, write: impl FnMut(&mut Writer<'_>, u64)) {
-    flood_that_earns(0, duel, frame_type, write);
+pub(super) fn flood(pair: HostilePair, frame_type: u64, write: impl FnMut(&mut Writer<'_>, u64)) {
+    flood_that_earns(0, pair, frame_type, write);
 }
 
-/// A [`flood`] whose frames also pay so many units into the budget.
+/// Same as [`flood`], with frames that also add this many units to the budget.
 #[track_caller]
 fn flood_that_earns(
     units: u64,
-    mut duel: Duel,
+    mut pair: HostilePair,
     frame_type: u64,
     mut write: impl FnMut(&mut Writer<'_>, u64),
 ) {
@@ -64,22 +64,22 @@ fn flood_that_earns(
                 number += 1;
             }
         });
-        duel.say(&payload);
-        if duel.victim().error().is_some() {
+        pair.say(&payload);
+        if pair.victim().error().is_some() {
             break;
         }
     }
-    let (spent, most) = (charged(&mut duel), burst() + EARNED + units);
+    let (spent, most) = (charged(&mut pair), burst() + EARNED + units);
     assert!(
         (burst()..=most).contains(&spent),
         "{spent} units for {frame_type:#x}"
     );
-    duel.closed_with(Code::PROTOCOL_VIOLATION, frame_type, REASON);
+    pair.closed_with(Code::PROTOCOL_VIOLATION, frame_type, REASON);
 }
 
-/// The frames that say the same each time.
+/// Frames that are the same each time.
 #[test]
-fn flood_of_repeated_frames_ends_the_connection() {
+fn flood_of_repeated_frames_closes_connection() {
     let id = client_bidi(0).as_u64();
     for frame in [
         vec![kind::PING],
@@ -96,16 +96,22 @@ fn flood_of_repeated_frames_ends_the_connection() {
         vec![kind::IMMEDIATE_ACK],
     ] {
         let repeated = fields(&frame);
-        flood(Duel::new(Role::Client), frame[0], |w, _| w.bytes(&repeated));
+        flood(HostilePair::new(Role::Client), frame[0], |w, _| {
+            w.bytes(&repeated);
+        });
     }
-    flood(Duel::new(Role::Server), kind::HANDSHAKE_DONE, |w, _| {
-        w.varint(kind::HANDSHAKE_DONE);
-    });
+    flood(
+        HostilePair::new(Role::Server),
+        kind::HANDSHAKE_DONE,
+        |w, _| {
+            w.varint(kind::HANDSHAKE_DONE);
+        },
+    );
 }
 
-/// The frames that say something else each time.
+/// Frames that differ each time.
 #[test]
-fn flood_of_changing_frames_ends_the_connection() {
+fn flood_of_changing_frames_closes_connection() {
     let frames: [(u64, MakeFrame); 8] = [
         (kind::MAX_DATA, |n| Frame::MaxData((1 << 30) + n)),
         (kind::MAX_STREAM_DATA, |n| Frame::MaxStreamData {
@@ -138,43 +144,43 @@ fn flood_of_changing_frames_ends_the_connection() {
         }),
     ];
     for (frame_type, frame) in frames {
-        flood(Duel::new(Role::Client), frame_type, |w, n| {
+        flood(HostilePair::new(Role::Client), frame_type, |w, n| {
             frame(n).encode(w);
         });
     }
-    flood(Duel::new(Role::Server), kind::NEW_TOKEN, |w, n| {
+    flood(HostilePair::new(Role::Server), kind::NEW_TOKEN, |w, n| {
         Frame::NewToken(&n.to_be_bytes()).encode(w);
     });
 }
 
-/// STREAM and CRYPTO frames without data, and with data that is there.
+/// STREAM and CRYPTO frames without data, or with data that has already arrived.
 #[test]
-fn flood_of_empty_and_repeated_data_ends_the_connection() {
+fn flood_of_empty_and_repeated_data_closes_connection() {
     for data in [&b""[..], b"x", &[7; 127]] {
-        let mut duel = Duel::new(Role::Client);
+        let mut pair = HostilePair::new(Role::Client);
         let stream = Frame::Stream {
             id: client_bidi(0),
             offset: 0,
             fin: false,
             data,
         };
-        duel.say(&bytes(&stream));
-        flood(duel, kind::STREAM, |w, _| stream.encode(w));
+        pair.say(&bytes(&stream));
+        flood(pair, kind::STREAM, |w, _| stream.encode(w));
         // Of a server, whose tickets have arrived.
         let crypto = Frame::Crypto { offset: 0, data };
-        flood(Duel::new(Role::Server), kind::CRYPTO, |w, _| {
+        flood(HostilePair::new(Role::Server), kind::CRYPTO, |w, _| {
             crypto.encode(w);
         });
     }
 }
 
-/// STREAM frames without data at rising offsets: they announce bytes and bring none.
+/// STREAM frames without data at rising offsets, which raise the highest offset without new bytes.
 #[test]
-fn flood_of_empty_frames_at_rising_offsets_ends_the_connection() {
+fn flood_of_empty_frames_at_rising_offsets_closes_connection() {
     // 64 bytes are a unit, announced or not.
     let earned = (burst() + EARNED) / 64 + 1;
-    let duel = Duel::new(Role::Client);
-    flood_that_earns(earned, duel, kind::STREAM, |w, number| {
+    let pair = HostilePair::new(Role::Client);
+    flood_that_earns(earned, pair, kind::STREAM, |w, number| {
         let empty = Frame::Stream {
             id: client_bidi(0),
             offset: number + 1,
@@ -185,10 +191,10 @@ fn flood_of_empty_frames_at_rising_offsets_ends_the_connection() {
     });
 }
 
-/// Frames for streams that are over, which are ignored one by one.
+/// Frames for finished streams, which are ignored.
 #[test]
-fn flood_of_frames_for_a_finished_stream_ends_the_connection() {
-    let mut duel = Duel::new(Role::Client);
+fn flood_of_frames_for_finished_stream_closes_connection() {
+    let mut pair = HostilePair::new(Role::Client);
     let id = client_uni(0);
     let whole = Frame::Stream {
         id,
@@ -196,107 +202,109 @@ fn flood_of_frames_for_a_finished_stream_ends_the_connection() {
         fin: true,
         data: b"x",
     };
-    duel.say(&bytes(&whole));
-    assert_eq!(duel.victim().read(id, &mut [0; 8]), Ok(Some(1)));
-    assert_eq!(duel.victim().read(id, &mut [0; 8]), Ok(None));
-    flood(duel, kind::STREAM | kind::STREAM_FIN, |w, _| {
+    pair.say(&bytes(&whole));
+    assert_eq!(pair.victim().read(id, &mut [0; 8]), Ok(Some(1)));
+    assert_eq!(pair.victim().read(id, &mut [0; 8]), Ok(None));
+    flood(pair, kind::STREAM | kind::STREAM_FIN, |w, _| {
         whole.encode(w);
     });
 }
 
-/// One ACK frame in a packet is what honest packets have; hundreds are not.
+/// Honest packets have one ACK frame, not hundreds.
 #[test]
-fn flood_of_ack_frames_ends_the_connection() {
+fn flood_of_ack_frames_closes_connection() {
     let ack = [kind::ACK as u8, 0, 0, 0, 0];
-    flood(Duel::new(Role::Client), kind::ACK, |w, _| w.bytes(&ack));
-    let mut duel = Duel::new(Role::Client);
-    let before = charged(&mut duel);
+    flood(HostilePair::new(Role::Client), kind::ACK, |w, _| {
+        w.bytes(&ack);
+    });
+    let mut pair = HostilePair::new(Role::Client);
+    let before = charged(&mut pair);
     for _ in 0..1_000 {
-        duel.say(&ack);
+        pair.say(&ack);
     }
-    assert_eq!(charged(&mut duel), before, "one a packet is free");
-    duel.still_serves();
+    assert_eq!(charged(&mut pair), before, "one a packet is free");
+    pair.still_serves();
 }
 
 /// An ACK frame as large as a packet, of packets that have been acknowledged.
 #[test]
-fn flood_of_ack_ranges_that_acknowledge_nothing_new_ends_the_connection() {
-    let (mut duel, _, acked) = duel_with_acked_packets(547);
+fn flood_of_ack_ranges_without_new_acks_closes_connection() {
+    let (mut pair, _, acked) = pair_with_acked_packets(547);
     let ack = ack_each(&acked);
-    let before = charged(&mut duel);
-    duel.say(&ack);
-    assert_eq!(charged(&mut duel), before + 547_u64.div_ceil(8));
+    let before = charged(&mut pair);
+    pair.say(&ack);
+    assert_eq!(charged(&mut pair), before + 547_u64.div_ceil(8));
     // One fits into a packet, so that time pays for some of them.
     let mut frames = 1;
-    while duel.victim().error().is_none() {
-        assert!(frames < 2_000, "{} units", charged(&mut duel));
-        duel.say(&ack);
+    while pair.victim().error().is_none() {
+        assert!(frames < 2_000, "{} units", charged(&mut pair));
+        pair.say(&ack);
         frames += 1;
     }
-    let spent = charged(&mut duel);
+    let spent = charged(&mut pair);
     assert!((burst()..2 * burst()).contains(&spent), "{spent} units");
-    duel.closed_with(Code::PROTOCOL_VIOLATION, kind::ACK, REASON);
+    pair.closed_with(Code::PROTOCOL_VIOLATION, kind::ACK, REASON);
 }
 
-/// As many as a receiver on a bad path may have, again and again.
+/// As many ranges as a receiver on a bad path may have, repeatedly.
 #[test]
-fn repeated_ack_frames_of_64_ranges_are_free() {
-    let (mut duel, _, acked) = duel_with_acked_packets(65);
-    let before = charged(&mut duel);
+fn repeated_ack_frames_of_64_ranges_are_not_charged() {
+    let (mut pair, _, acked) = pair_with_acked_packets(65);
+    let before = charged(&mut pair);
     for _ in 0..10_000 {
-        duel.say(&ack_each(&acked[1..]));
+        pair.say(&ack_each(&acked[1..]));
     }
-    assert_eq!(charged(&mut duel), before);
-    duel.say(&ack_each(&acked));
-    assert_eq!(charged(&mut duel), before + 9);
-    duel.still_serves();
+    assert_eq!(charged(&mut pair), before);
+    pair.say(&ack_each(&acked));
+    assert_eq!(charged(&mut pair), before + 9);
+    pair.still_serves();
 }
 
-/// However many ranges there are: each frame has one packet more.
+/// However many ranges there are, if each frame acknowledges one more packet.
 #[test]
-fn ack_frames_of_many_ranges_are_free_while_they_acknowledge_something_new() {
-    let (mut duel, numbers, mut acked) = duel_with_acked_packets(300);
+fn ack_ranges_are_not_charged_while_acknowledging_new_packets() {
+    let (mut pair, numbers, mut acked) = pair_with_acked_packets(300);
     let newest = || numbers.sent().last().copied().expect("it has sent");
     let mut frames = 0;
     for _ in 0..500 {
         let known = newest();
-        duel.world.run_for(Duration::from_millis(5));
-        duel.victim().write(client_bidi(0), b"x").expect("credit");
-        duel.world.flush();
+        pair.world.run_for(Duration::from_millis(5));
+        pair.victim().write(client_bidi(0), b"x").expect("credit");
+        pair.world.flush();
         // It is ahead of the honest one, which takes a round trip.
         if newest() > known {
             acked.push(newest());
-            let before = charged(&mut duel);
-            duel.say(&ack_each(&acked));
-            assert_eq!(charged(&mut duel), before);
+            let before = charged(&mut pair);
+            pair.say(&ack_each(&acked));
+            assert_eq!(charged(&mut pair), before);
             acked.pop();
             frames += 1;
         }
     }
     assert!(frames > 200, "{frames} frames");
-    duel.world.run_for(Duration::from_secs(1));
-    duel.still_serves();
+    pair.world.run_for(Duration::from_secs(1));
+    pair.still_serves();
 }
 
-/// A duel whose victim has sent packets that were acknowledged: `count` of them, no two
+/// A pair whose victim has sent packets that were acknowledged: `count` of them, no two
 /// of them neighbours, ascending.
-fn duel_with_acked_packets(count: usize) -> (Duel, Numbers, Vec<u64>) {
-    let mut duel = Duel::new(Role::Client);
-    let numbers = Numbers::default();
-    duel.victim().set_observer(Box::new(numbers.clone()));
-    let opened = duel.hostile().open(Directionality::Bidirectional);
+fn pair_with_acked_packets(count: usize) -> (HostilePair, SentNumbers, Vec<u64>) {
+    let mut pair = HostilePair::new(Role::Client);
+    let numbers = SentNumbers::default();
+    pair.victim().set_observer(Box::new(numbers.clone()));
+    let opened = pair.hostile().open(Directionality::Bidirectional);
     assert_eq!(opened, Some(client_bidi(0)));
-    duel.hostile()
+    pair.hostile()
         .write(client_bidi(0), b"?")
         .expect("fresh stream");
-    duel.world.run_for(Duration::from_millis(50));
+    pair.world.run_for(Duration::from_millis(50));
     // Small packets: all of them are read.
     for _ in 0..3 * count {
-        duel.victim().write(client_bidi(0), b"x").expect("credit");
-        duel.world.flush();
-        duel.world.run_for(Duration::from_millis(1));
+        pair.victim().write(client_bidi(0), b"x").expect("credit");
+        pair.world.flush();
+        pair.world.run_for(Duration::from_millis(1));
     }
-    duel.world.run_for(Duration::from_secs(5));
+    pair.world.run_for(Duration::from_secs(5));
     let mut acked: Vec<u64> = Vec::new();
     for number in numbers.sent() {
         if acked.len() < count && acked.last().is_none_or(|last| number > last + 1) {
@@ -304,12 +312,12 @@ fn duel_with_acked_packets(count: usize) -> (Duel, Numbers, Vec<u64>) {
         }
     }
     assert_eq!(acked.len(), count);
-    (duel, numbers, acked)
+    (pair, numbers, acked)
 }
 
-/// A connection ID that is given again and again, or retired again and again.
+/// The same connection ID, issued or retired repeatedly.
 #[test]
-fn flood_of_repeated_connection_ids_ends_the_connection() {
+fn flood_of_repeated_cids_closes_connection() {
     let given = Frame::NewConnectionId {
         sequence: 7,
         retire_prior_to: 0,
@@ -318,88 +326,85 @@ fn flood_of_repeated_connection_ids_ends_the_connection() {
     };
     let retired = Frame::RetireConnectionId { sequence: 1 };
     for frame in [given, retired] {
-        let duel = Duel::new(Role::Client);
-        flood(duel, frame.frame_type(), |w, _| frame.encode(w));
+        let pair = HostilePair::new(Role::Client);
+        flood(pair, frame.frame_type(), |w, _| frame.encode(w));
     }
 }
 
-/// After a flood that stopped in time, time forgives.
+/// The budget refills after a flood that ended in time.
 #[test]
-fn pause_after_a_flood_earns_a_new_budget() {
-    let mut duel = Duel::new(Role::Client);
+fn pause_after_flood_refills_budget() {
+    let mut pair = HostilePair::new(Role::Client);
     let pings = [kind::PING as u8; PAYLOAD];
     for _ in 0..4 {
         for _ in 0..burst() * 9 / 10 / PAYLOAD as u64 {
-            duel.say(&pings);
+            pair.say(&pings);
         }
-        assert_eq!(duel.victim().error(), None);
-        duel.world.run_for(Duration::from_secs(11));
+        assert_eq!(pair.victim().error(), None);
+        pair.world.run_for(Duration::from_secs(11));
     }
-    duel.still_serves();
+    pair.still_serves();
 }
 
-/// A flood below the rate that time allows goes on, and is no more than that.
+/// A flood below the rate at which the budget refills may continue.
 #[test]
 fn thousand_pings_a_second_are_served() {
-    let mut duel = Duel::new(Role::Client);
+    let mut pair = HostilePair::new(Role::Client);
     for _ in 0..60_000 {
-        duel.say(&[kind::PING as u8]);
-        duel.world.run_for(Duration::from_millis(1));
+        pair.say(&[kind::PING as u8]);
+        pair.world.run_for(Duration::from_millis(1));
     }
-    assert!(charged(&mut duel) > burst());
-    duel.still_serves();
+    assert!(charged(&mut pair) > burst());
+    pair.still_serves();
 }
 
-/// A path that is asked about every 10 ms for ten minutes, by a client that moves along
-/// a road with a bad network.
+/// A client on the road with a bad network probes a path every 10 ms for ten minutes.
 #[test]
-fn challenges_without_end_at_an_honest_pace_are_answered() {
-    let mut duel = Duel::new(Role::Client);
+fn path_challenges_at_honest_rate_are_answered() {
+    let mut pair = HostilePair::new(Role::Client);
     for n in 0..60_000_u64 {
-        duel.say(&bytes(&Frame::PathChallenge(n.to_be_bytes())));
-        duel.world.run_for(Duration::from_millis(10));
+        pair.say(&bytes(&Frame::PathChallenge(n.to_be_bytes())));
+        pair.world.run_for(Duration::from_millis(10));
     }
-    duel.still_serves();
+    pair.still_serves();
 }
 
-/// 10,000 requests a second, each given up at once: the application that takes them is
-/// what bounds them.
+/// 10,000 requests a second, each reset at once. Their rate is bounded by the application.
 #[test]
 fn tiny_requests_that_are_reset_are_served() {
-    let mut duel = Duel::with(Role::Client, |setup| {
+    let mut pair = HostilePair::with(Role::Client, |setup| {
         setup.server.streams.max_bidi_streams = 1_000;
     });
     let mut opened = 0;
     while opened < 30_000 {
         for _ in 0..10 {
-            if let Some(id) = duel.hostile().open(Directionality::Bidirectional) {
-                duel.hostile().write(id, b"?").expect("fresh");
-                duel.hostile().reset(id, 1).expect("fresh");
-                duel.hostile().stop(id, 1).expect("fresh");
+            if let Some(id) = pair.hostile().open(Directionality::Bidirectional) {
+                pair.hostile().write(id, b"?").expect("fresh");
+                pair.hostile().reset(id, 1).expect("fresh");
+                pair.hostile().stop(id, 1).expect("fresh");
                 opened += 1;
             }
         }
-        duel.world.run_for(Duration::from_millis(1));
-        while let Some(id) = duel.victim().accept(Directionality::Bidirectional) {
-            let _ = duel.victim().read(id, &mut [0; 8]);
-            let _ = duel.victim().reset(id, 2);
+        pair.world.run_for(Duration::from_millis(1));
+        while let Some(id) = pair.victim().accept(Directionality::Bidirectional) {
+            let _ = pair.victim().read(id, &mut [0; 8]);
+            let _ = pair.victim().reset(id, 2);
         }
-        assert_eq!(duel.victim().error(), None, "request {opened}");
+        assert_eq!(pair.victim().error(), None, "request {opened}");
     }
-    assert!(charged(&mut duel) > 2 * burst());
-    assert!(duel.world.now < clearway_quic::Instant::ZERO + Duration::from_secs(5));
-    duel.still_serves();
+    assert!(charged(&mut pair) > 2 * burst());
+    assert!(pair.world.now < clearway_quic::Instant::ZERO + Duration::from_secs(5));
+    pair.still_serves();
 }
 
-/// A fast download whose reader grants new credit in every packet, for the connection
-/// and for two streams.
+/// A fast download whose reader sends MAX_DATA and MAX_STREAM_DATA for two streams in every packet.
 #[test]
-fn credit_in_every_packet_of_a_download_is_served() {
-    let mut duel = Duel::new(Role::Client);
-    duel.bound(8 << 20);
+fn flow_control_frames_in_every_packet_are_served() {
+    let mut pair = HostilePair::new(Role::Client);
+    pair.bound(8 << 20);
     let ids: Vec<StreamId> = (0..2)
         .map(|_| {
-            let hostile = duel.hostile();
+            let hostile = pair.hostile();
             let id = hostile
                 .open(Directionality::Bidirectional)
                 .expect("fresh connection");
@@ -407,16 +412,16 @@ fn credit_in_every_packet_of_a_download_is_served() {
             id
         })
         .collect();
-    duel.world.run_for(Duration::from_millis(50));
+    pair.world.run_for(Duration::from_millis(50));
     let (mut read, mut limit) = (0, 1);
-    while charged(&mut duel) < 2 * burst() {
+    while charged(&mut pair) < 2 * burst() {
         for &id in &ids {
-            while let Ok(1..) = duel.victim().write(id, &[0; 65_536]) {}
+            while let Ok(1..) = pair.victim().write(id, &[0; 65_536]) {}
         }
-        duel.world.run_for(Duration::from_millis(1));
+        pair.world.run_for(Duration::from_millis(1));
         let mut packets = 0;
         for &id in &ids {
-            while let Ok(Some(chunk)) = duel.hostile().read_chunk(id, 1_200) {
+            while let Ok(Some(chunk)) = pair.hostile().read_chunk(id, 1_200) {
                 read += chunk.len();
                 packets += 1;
             }
@@ -428,19 +433,19 @@ fn credit_in_every_packet_of_a_download_is_served() {
             for id in &ids {
                 payload.extend(fields(&[kind::MAX_STREAM_DATA, id.as_u64(), limit]));
             }
-            duel.say(&payload);
-            assert_eq!(duel.victim().error(), None, "after {read} bytes");
+            pair.say(&payload);
+            assert_eq!(pair.victim().error(), None, "after {read} bytes");
         }
     }
-    duel.world.run_for(Duration::from_secs(5));
-    assert_eq!(duel.victim().error(), None);
+    pair.world.run_for(Duration::from_secs(5));
+    assert_eq!(pair.victim().error(), None);
 }
 
-/// One byte a frame, a new one each time, costs nothing: it is slow, and it is data.
+/// Frames with one new byte each are not charged: they are slow, but they carry data.
 #[test]
-fn single_new_bytes_are_free() {
-    let mut duel = Duel::new(Role::Client);
-    let before = charged(&mut duel);
+fn single_new_bytes_are_not_charged() {
+    let mut pair = HostilePair::new(Role::Client);
+    let before = charged(&mut pair);
     let id = client_bidi(0);
     for packet in 0..1_000 {
         let payload = raw(|w| {
@@ -454,57 +459,57 @@ fn single_new_bytes_are_free() {
                 .encode(w);
             }
         });
-        duel.say(&payload);
+        pair.say(&payload);
     }
-    assert_eq!(charged(&mut duel), before);
-    duel.still_serves();
+    assert_eq!(charged(&mut pair), before);
+    pair.still_serves();
 }
 
-/// A sender that takes a delay for a loss repeats its whole window.
+/// A sender that mistakes a delay for a loss retransmits its whole window.
 #[test]
-fn whole_windows_sent_twice_are_served() {
-    let mut duel = Duel::new(Role::Client);
-    let before = charged(&mut duel);
+fn repeated_windows_of_data_are_served() {
+    let mut pair = HostilePair::new(Role::Client);
+    let before = charged(&mut pair);
     for _ in 0..60_000 {
-        duel.say(&bytes(&Frame::Stream {
+        pair.say(&bytes(&Frame::Stream {
             id: client_bidi(0),
             offset: 0,
             fin: false,
             data: &[0; 1_100],
         }));
     }
-    assert_eq!(charged(&mut duel), before);
-    duel.still_serves();
+    assert_eq!(charged(&mut pair), before);
+    pair.still_serves();
 }
 
-/// Neither a RESET_STREAM with a large final size nor single bytes far apart count as
-/// much data: what pays is bytes that arrived.
+/// A RESET_STREAM with a large final size, or single bytes far apart, do not count as much data: only
+/// bytes that arrived refill the budget.
 #[test]
-fn final_sizes_earn_nothing() {
-    let mut duel = Duel::new(Role::Client);
+fn final_sizes_do_not_refill_budget() {
+    let mut pair = HostilePair::new(Role::Client);
     let window = Config::default().streams.stream_window;
     let mut index = 0;
-    while duel.victim().error().is_none() {
+    while pair.victim().error().is_none() {
         assert!(index < 10_000, "every reset earns more than it costs");
         let id = client_uni(index);
         let mut payload = fields(&[kind::RESET_STREAM, id.as_u64(), 1, window]);
         payload.extend([kind::PING as u8; PAYLOAD]);
-        duel.say(&payload);
-        while let Some(id) = duel.victim().accept(Directionality::Unidirectional) {
-            let _ = duel.victim().read(id, &mut [0; 8]);
+        pair.say(&payload);
+        while let Some(id) = pair.victim().accept(Directionality::Unidirectional) {
+            let _ = pair.victim().read(id, &mut [0; 8]);
         }
-        duel.world.run_for(Duration::from_millis(10));
+        pair.world.run_for(Duration::from_millis(10));
         index += 1;
     }
-    duel.closed_with(Code::PROTOCOL_VIOLATION, kind::PING, REASON);
+    pair.closed_with(Code::PROTOCOL_VIOLATION, kind::PING, REASON);
 }
 
 /// A server application may allow more, or less.
 #[test]
-fn smaller_budget_ends_the_connection_sooner() {
-    let mut duel = Duel::with(Role::Client, |setup| {
+fn smaller_budget_closes_connection_sooner() {
+    let mut pair = HostilePair::with(Role::Client, |setup| {
         setup.server.unproductive_work.burst = 500;
     });
-    duel.say(&[kind::PING as u8; 1_000]);
-    duel.closed_with(Code::PROTOCOL_VIOLATION, kind::PING, REASON);
+    pair.say(&[kind::PING as u8; 1_000]);
+    pair.closed_with(Code::PROTOCOL_VIOLATION, kind::PING, REASON);
 }

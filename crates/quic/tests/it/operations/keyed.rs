@@ -1,8 +1,8 @@
-//! A peer that holds the keys and says anything, from several addresses, in
-//! packets of every type, in any order: each frame legal, illegal or cut short.
+//! A peer that has the keys and sends any frames, valid, invalid or truncated, from several addresses, in
+//! packets of every type and in any order.
 //!
-//! The victim may close the connection. It never panics, its ledger adds up,
-//! what it holds stays bounded, and it comes to rest.
+//! The victim may close the connection. It never panics, its ledger is consistent, its memory stays
+//! bounded, and it becomes idle.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::wire::{PacketKind, Writer};
 use proptest::prelude::*;
 
-use crate::common::{Setup, World, host::Host, host::SocketFault, path};
+use clearway_testing::{Host, Setup, SocketFault, World, path};
 
 /// What a victim may hold: its receive and send budgets and what it keeps for later.
 const MEMORY_BOUND: usize = 8 << 20;
@@ -23,7 +23,7 @@ const MAX_STEPS: u64 = 100_000;
 
 /// One thing that the hostile peer, or the network between, does.
 #[derive(Clone, Debug)]
-enum Blow {
+enum HostileEvent {
     /// A packet of these frames from one of three addresses.
     Packet {
         kind: PacketKind,
@@ -98,7 +98,7 @@ fn kind() -> impl Strategy<Value = PacketKind> {
     ]
 }
 
-fn blow() -> impl Strategy<Value = Blow> {
+fn event() -> impl Strategy<Value = HostileEvent> {
     let packet = (
         kind(),
         prop::collection::vec(frame(), 1..4),
@@ -108,29 +108,29 @@ fn blow() -> impl Strategy<Value = Blow> {
         prop_oneof![3 => Just(0), 2 => 0..3u8],
     );
     prop_oneof![
-        12 => packet.prop_map(|(kind, frames, cut, skip, reserved_bits, from)| Blow::Packet {
+        12 => packet.prop_map(|(kind, frames, cut, skip, reserved_bits, from)| HostileEvent::Packet {
             kind, frames, cut, skip, reserved_bits, from,
         }),
-        3 => (0..32usize, 0..3u8).prop_map(|(which, from)| Blow::Replay { which, from }),
-        1 => Just(Blow::UpdateKeys),
-        3 => (0..40_000usize).prop_map(Blow::VictimWrites),
-        2 => Just(Blow::VictimReads),
-        1 => any::<u8>().prop_map(Blow::VictimMoves),
-        1 => Just(Blow::VictimRotates),
-        1 => (1..4u8, any::<bool>()).prop_map(|(count, large)| Blow::Refusal(count, large)),
-        6 => (0..300u64).prop_map(Blow::Wait),
-        1 => (0..60_000u64).prop_map(Blow::Jump),
+        3 => (0..32usize, 0..3u8).prop_map(|(which, from)| HostileEvent::Replay { which, from }),
+        1 => Just(HostileEvent::UpdateKeys),
+        3 => (0..40_000usize).prop_map(HostileEvent::VictimWrites),
+        2 => Just(HostileEvent::VictimReads),
+        1 => any::<u8>().prop_map(HostileEvent::VictimMoves),
+        1 => Just(HostileEvent::VictimRotates),
+        1 => (1..4u8, any::<bool>()).prop_map(|(count, large)| HostileEvent::Refusal(count, large)),
+        6 => (0..300u64).prop_map(HostileEvent::Wait),
+        1 => (0..60_000u64).prop_map(HostileEvent::Jump),
     ]
 }
 
-struct Siege {
+struct Attack {
     world: World,
     hostile: Role,
     sent: Vec<Packet>,
     streams: Vec<StreamId>,
 }
 
-impl Siege {
+impl Attack {
     fn new(seed: u64, hostile: Role, established: bool) -> Self {
         let mut setup = Setup::new();
         for config in [&mut setup.client, &mut setup.server] {
@@ -165,10 +165,10 @@ impl Siege {
         }
     }
 
-    fn apply(&mut self, blow: &Blow) {
+    fn apply(&mut self, event: &HostileEvent) {
         let now = self.world.now;
-        match *blow {
-            Blow::Packet {
+        match *event {
+            HostileEvent::Packet {
                 kind,
                 ref frames,
                 cut,
@@ -188,19 +188,19 @@ impl Siege {
                     self.strike(packet, from);
                 }
             }
-            Blow::Replay { which, from } => {
+            HostileEvent::Replay { which, from } => {
                 if let Some(packet) = self.sent.get(which).cloned() {
                     self.strike(packet.data, from);
                 }
             }
-            Blow::UpdateKeys => {
+            HostileEvent::UpdateKeys => {
                 if let Some(connection) = self.hostile().first() {
                     connection.force_key_update();
                 }
             }
-            Blow::VictimWrites(len) => self.write(len),
-            Blow::VictimReads => self.read(),
-            Blow::VictimMoves(n) => {
+            HostileEvent::VictimWrites(len) => self.write(len),
+            HostileEvent::VictimReads => self.read(),
+            HostileEvent::VictimMoves(n) => {
                 let address = format!("10.0.1.{n}:5000").parse().expect("an address");
                 if self.hostile == Role::Server
                     && let Some(victim) = self.world.client.first()
@@ -211,19 +211,19 @@ impl Siege {
                     self.world.client.address = address;
                 }
             }
-            Blow::VictimRotates => {
+            HostileEvent::VictimRotates => {
                 if let Some(victim) = self.victim().first()
                     && !victim.is_handshaking()
                 {
                     victim.rotate_connection_ids();
                 }
             }
-            Blow::Refusal(count, large) => {
+            HostileEvent::Refusal(count, large) => {
                 let fault = [SocketFault::Lost, SocketFault::TooLarge][usize::from(large)];
                 self.victim().faults = (count, fault);
             }
-            Blow::Wait(millis) => self.world.run_for(Duration::from_millis(millis)),
-            Blow::Jump(millis) => self.world.now += Duration::from_millis(millis),
+            HostileEvent::Wait(millis) => self.world.run_for(Duration::from_millis(millis)),
+            HostileEvent::Jump(millis) => self.world.now += Duration::from_millis(millis),
         }
         self.check();
     }
@@ -291,18 +291,18 @@ proptest! {
     })]
 
     #[test]
-    fn a_peer_with_keys_cannot_panic_or_exhaust_the_victim(
+    fn peer_with_keys_cannot_panic_or_exhaust_victim(
         seed in any::<u32>(),
         hostile in prop::sample::select(vec![Role::Client, Role::Server]),
         established in prop::bool::weighted(0.8),
-        blows in prop::collection::vec(blow(), 1..60),
+        events in prop::collection::vec(event(), 1..60),
     ) {
-        let mut siege = Siege::new(u64::from(seed), hostile, established);
-        for blow in &blows {
-            siege.apply(blow);
+        let mut attack = Attack::new(u64::from(seed), hostile, established);
+        for event in &events {
+            attack.apply(event);
         }
         // Closed or alive, it comes to rest.
-        siege.world.run_for(Duration::from_secs(200));
-        siege.check();
+        attack.world.run_for(Duration::from_secs(200));
+        attack.check();
     }
 }

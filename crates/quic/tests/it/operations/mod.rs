@@ -1,6 +1,6 @@
-//! Random operations of two applications over a path that misbehaves: the
-//! ledger adds up and a timer waits whenever data does, after every step; in
-//! the end everything finished has arrived, byte for byte.
+//! Random operations of two applications over a bad path. After every step the ledger is consistent, and
+//! a timer is armed whenever data is outstanding. In the end all finished streams have arrived, byte for
+//! byte.
 //!
 //! `PROPTEST_CASES=3000 cargo test --release --test it operations::` runs more.
 
@@ -25,7 +25,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_two_applications_and_the_network_do(seed in any::<u32>(), ops in ops()) {
+    fn random_operations_keep_invariants_and_deliver_content(seed in any::<u32>(), ops in ops()) {
         let mut model = Model::new(u64::from(seed));
         for op in &ops {
             model.apply(op);

@@ -1,4 +1,4 @@
-//! What two applications know of each other, and what must hold of it.
+//! A model of two applications, and the invariants of their connection.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use clearway_quic::connection::{Connection, ConnectionError};
 use clearway_quic::error::Code;
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 
-use crate::common::{Setup, World, host::SocketFault, path};
 use crate::operations::ops::{End, Fault, HEALED, Op, Refusal};
 use crate::operations::tap::Tap;
+use clearway_testing::{Setup, SocketFault, World, path};
 
 /// Bytes that a connection may hold: the receive budget, twice the congestion
 /// window or the send budget, CRYPTO and packets kept for later.

@@ -1,4 +1,4 @@
-//! What may happen, and how it is drawn.
+//! The operations, and how they are drawn at random.
 
 use proptest::prelude::*;
 

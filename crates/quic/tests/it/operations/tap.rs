@@ -1,5 +1,5 @@
-//! Somebody on the way who sees the client's datagrams and sends copies of them from
-//! addresses of their own. They hold no keys, so nothing they do may end a connection.
+//! An attacker on the path who sees the client's datagrams and sends copies of them from other addresses.
+//! Without keys, this must not end the connection.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,13 +8,13 @@ use std::rc::Rc;
 
 use clearway_links::{Direction, Packet};
 
-use crate::common::World;
+use clearway_testing::World;
 
 /// Datagrams that can be replayed: the newest.
 const KEPT: usize = 64;
 
 #[derive(Debug, Default)]
-struct Seen {
+struct TapState {
     kept: VecDeque<Packet>,
     /// So many of the next datagrams are copied, as if from there.
     copying: (u8, u8),
@@ -23,7 +23,7 @@ struct Seen {
 
 /// What the third party has seen and is about to send.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tap(Rc<RefCell<Seen>>);
+pub(super) struct Tap(Rc<RefCell<TapState>>);
 
 impl Tap {
     /// Listens to what the client sends.
@@ -60,7 +60,7 @@ impl Tap {
     }
 }
 
-impl Seen {
+impl TapState {
     fn see(&mut self, packet: &Packet) {
         if self.copying.0 > 0 {
             self.copying.0 -= 1;

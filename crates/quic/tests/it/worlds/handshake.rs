@@ -19,8 +19,8 @@ use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::stream::Directionality;
 use clearway_quic::wire::retry::MAX_TOKEN_LEN;
 
-use crate::common::{Filter, Setup, World as Pair, path};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::{Filter, Setup, World as Pair, path};
 
 /// Datagrams on their way in one direction; the sender's others are lost.
 const IN_FLIGHT: usize = 4;
@@ -29,16 +29,16 @@ const IN_FLIGHT: usize = 4;
 const TIMEOUTS: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Way {
+enum PacketDirection {
     Up,
     Down,
 }
 
-impl From<Way> for Direction {
-    fn from(way: Way) -> Self {
+impl From<PacketDirection> for Direction {
+    fn from(way: PacketDirection) -> Self {
         match way {
-            Way::Up => Self::Up,
-            Way::Down => Self::Down,
+            PacketDirection::Up => Self::Up,
+            PacketDirection::Down => Self::Down,
         }
     }
 }
@@ -46,14 +46,14 @@ impl From<Way> for Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Event {
     /// The oldest datagram arrives.
-    Arrives(Way),
+    Arrives(PacketDirection),
     /// The newest overtakes the others.
-    Overtakes(Way),
+    Overtakes(PacketDirection),
     /// The oldest arrives, and will again.
-    IsRepeated(Way),
-    IsLost(Way),
+    IsRepeated(PacketDirection),
+    IsLost(PacketDirection),
     /// One bit of the oldest is flipped.
-    IsAltered(Way),
+    IsAltered(PacketDirection),
     /// The next timer runs out.
     Timeout,
     /// The attacker answers the client's first Initial.
@@ -117,16 +117,16 @@ impl Handshake {
         }
     }
 
-    fn queue(&self, way: Way) -> &Queue {
+    fn queue(&self, way: PacketDirection) -> &Queue {
         match way {
-            Way::Up => &self.up,
-            Way::Down => &self.down,
+            PacketDirection::Up => &self.up,
+            PacketDirection::Down => &self.down,
         }
     }
 
-    fn deliver(&mut self, way: Way, packet: Option<Packet>) {
+    fn deliver(&mut self, way: PacketDirection, packet: Option<Packet>) {
         let Some(packet) = packet else { return };
-        if way == Way::Up {
+        if way == PacketDirection::Up {
             self.received += packet.data.len();
         }
         self.pair.deliver(way.into(), packet);
@@ -167,7 +167,10 @@ impl Handshake {
                 data.extend_from_slice(&tag);
             }
         }
-        self.deliver(Way::Down, Some(Packet::new(packet.dst, packet.src, data)));
+        self.deliver(
+            PacketDirection::Down,
+            Some(Packet::new(packet.dst, packet.src, data)),
+        );
     }
 }
 
@@ -194,7 +197,7 @@ impl World for Handshake {
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
-        for way in [Way::Up, Way::Down] {
+        for way in [PacketDirection::Up, PacketDirection::Down] {
             let waiting = self.queue(way).borrow().len();
             if waiting > 0 {
                 events.extend([
@@ -369,12 +372,12 @@ fn depth() -> Bounds {
 }
 
 #[test]
-fn no_order_of_datagrams_breaks_a_handshake() {
+fn any_order_of_datagrams_completes_handshake() {
     explore_by_replay("handshake", || Handshake::new(false, false), depth()).expect_clean();
 }
 
 #[test]
-fn no_order_of_datagrams_breaks_a_handshake_with_retry() {
+fn any_order_of_datagrams_completes_handshake_with_retry() {
     explore_by_replay(
         "handshake with Retry",
         || Handshake::new(true, false),
@@ -384,7 +387,7 @@ fn no_order_of_datagrams_breaks_a_handshake_with_retry() {
 }
 
 #[test]
-fn no_order_of_datagrams_breaks_a_resumption_with_early_data() {
+fn any_order_of_datagrams_completes_resumption_with_early_data() {
     let bounds = depth();
     let bounds = Bounds {
         depth: bounds.depth - 1,

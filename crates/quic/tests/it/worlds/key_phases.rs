@@ -15,8 +15,8 @@ use clearway_quic::crypto::{OneRttKeys, TAG_LEN};
 use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, KeyChange, Keys, Secrets, ServerConnection, Version};
 
-use crate::common::Setup;
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::Setup;
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 
 const HEADER_LEN: usize = 5;
 
@@ -367,7 +367,7 @@ impl World for Phases {
             }
             Event::Rests(end) => {
                 let side = self.side(end);
-                side.keys.rest();
+                side.keys.release_ciphers();
                 side.rested = true;
             }
         }
@@ -418,11 +418,11 @@ fn walk(name: &str, worn: bool, depth: usize) {
 }
 
 #[test]
-fn honest_ends_survive_every_order_of_key_updates() {
+fn any_order_of_key_updates_between_honest_ends_works() {
     walk("key phases", false, 7);
 }
 
 #[test]
-fn honest_ends_survive_every_order_of_key_updates_that_their_limits_force() {
+fn any_order_of_forced_key_updates_between_honest_ends_works() {
     walk("key phases that wear out", true, 8);
 }

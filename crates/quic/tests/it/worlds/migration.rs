@@ -5,16 +5,16 @@ mod client;
 mod server;
 mod victim;
 
-use crate::explore::{Bounds, ExpectClean, explore_by_replay};
+use clearway_testing::explore::{Bounds, ExpectClean, explore_by_replay};
 use client::ClientWorld;
 use server::ServerWorld;
 
 #[test]
-fn any_packets_probes_answers_and_waits_at_a_server_connection() {
+fn server_connection_keeps_invariants_under_any_path_events() {
     explore_by_replay("a server connection", ServerWorld::new, Bounds::to_depth(4)).expect_clean();
 }
 
 #[test]
-fn any_moves_probes_answers_and_waits_at_a_client_connection() {
+fn client_connection_keeps_invariants_under_any_path_events() {
     explore_by_replay("a client connection", ClientWorld::new, Bounds::to_depth(4)).expect_clean();
 }

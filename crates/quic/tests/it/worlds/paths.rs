@@ -1,4 +1,4 @@
-//! Every sequence of events that paths can meet, with the production types for
+//! Every sequence of events on paths, with the production types for
 //! paths and the peer's connection IDs. Loss recovery, which has to know the same
 //! paths, is a set here; `migration.rs` explores with all of a connection.
 
@@ -6,7 +6,7 @@ mod client;
 mod network;
 mod server;
 
-use crate::explore::{Bounds, ExpectClean, explore};
+use clearway_testing::explore::{Bounds, ExpectClean, explore};
 use client::ClientWorld;
 use server::{Alphabet, ServerWorld};
 
@@ -16,27 +16,27 @@ fn server(name: &str, alphabet: Alphabet, depth: usize) {
 }
 
 #[test]
-fn any_packets_probes_answers_and_timeouts_at_a_server() {
+fn server_paths_keep_invariants_under_packets_probes_and_timeouts() {
     server("validation at a server", Alphabet::VALIDATION, 8);
 }
 
 #[test]
-fn any_small_datagrams_copies_and_answers_at_a_server() {
+fn server_paths_keep_amplification_limit() {
     server("amplification at a server", Alphabet::AMPLIFICATION, 8);
 }
 
 #[test]
-fn any_connection_ids_that_come_and_go_at_a_server() {
+fn server_paths_keep_invariants_as_cids_come_and_go() {
     server("connection IDs at a server", Alphabet::CONNECTION_IDS, 8);
 }
 
 #[test]
-fn any_event_at_a_server() {
+fn server_paths_keep_invariants_under_any_event() {
     server("a server's paths", Alphabet::ALL, 5);
 }
 
 #[test]
-fn any_moves_probes_answers_and_timeouts_at_a_client() {
+fn client_paths_keep_invariants_under_any_event() {
     let world = ClientWorld::new();
     explore("a client's paths", world, Bounds::to_depth(8)).expect_clean();
 }

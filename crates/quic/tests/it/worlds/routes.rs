@@ -23,9 +23,9 @@ use clearway_quic::crypto::{ReplayFilter, ResetKey, RetryToken, TokenKey};
 use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Incoming, ServerConfig};
 use clearway_quic::rng::Rng;
 
-use crate::common::{Setup, UNIX_ORIGIN};
-use crate::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use crate::hostile::initials::{cid, crypto, initial};
+use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
+use clearway_testing::{Setup, UNIX_ORIGIN};
 
 /// Connections that are accepted in one sequence.
 const ACCEPTED: u64 = 3;
@@ -45,7 +45,7 @@ const CHOSEN: [u64; 2] = [1, 2];
 const MADE: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Proof {
+enum ClientToken {
     None,
     /// A token of a Retry that gave the connection ID to this client.
     Retry,
@@ -58,7 +58,7 @@ enum Proof {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Event {
     /// A client's Initial arrives, at a connection ID.
-    Arrives(u8, u64, Proof),
+    Arrives(u8, u64, ClientToken),
     /// The application decides about the `n`th client that waits.
     Accept(usize),
     Refuse(usize),
@@ -91,7 +91,7 @@ impl CidGenerator for Sequence {
 
 /// What the world knows of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Life {
+struct ConnectionRecord {
     client: u8,
     claims: BTreeSet<u64>,
     tokens: Vec<u8>,
@@ -104,7 +104,7 @@ struct Routes {
     endpoint: RefCell<Endpoint>,
     made: Arc<AtomicU64>,
     pending: Vec<(Incoming, u8, u64, bool)>,
-    live: BTreeMap<u64, Life>,
+    live: BTreeMap<u64, ConnectionRecord>,
     connections: BTreeMap<u64, Connection>,
     dead: BTreeSet<u64>,
     /// The first to claim each, of those who still do.
@@ -135,17 +135,17 @@ fn tokens(n: u8) -> Vec<u8> {
 }
 
 /// Initials are made once: sealing them takes longer than routing them.
-fn datagram(client: u8, chosen: u64, proof: Proof) -> Vec<u8> {
-    type Made = Mutex<BTreeMap<(u8, u64, Proof), Vec<u8>>>;
+fn datagram(client: u8, chosen: u64, proof: ClientToken) -> Vec<u8> {
+    type Made = Mutex<BTreeMap<(u8, u64, ClientToken), Vec<u8>>>;
     static MADE: OnceLock<Made> = OnceLock::new();
     let made = MADE.get_or_init(Made::default);
     let mut made = made.lock().expect("no panic");
     let fresh = || {
         let (owner, named) = match proof {
-            Proof::None => return initial(cid(chosen), &[], 0, &crypto(0, b"x")),
-            Proof::Retry => (client, chosen),
-            Proof::Stolen => (1 - client, chosen),
-            Proof::Misplaced => (client, chosen + 7),
+            ClientToken::None => return initial(cid(chosen), &[], 0, &crypto(0, b"x")),
+            ClientToken::Retry => (client, chosen),
+            ClientToken::Stolen => (1 - client, chosen),
+            ClientToken::Misplaced => (client, chosen + 7),
         };
         let retry = RetryToken {
             issued: UNIX_ORIGIN,
@@ -230,7 +230,7 @@ impl Routes {
     }
 
     /// Whether a client that has to be looked at is handed to the application.
-    fn is_welcome(&self, client: u8, proof: Proof) -> bool {
+    fn is_welcome(&self, client: u8, proof: ClientToken) -> bool {
         let lives = self.live.values().map(|life| (life.client, life.proven));
         // Who waits for the application has a place already.
         let waiting = self
@@ -242,18 +242,18 @@ impl Routes {
         let open = self.handshakes() + self.pending.len();
         match proof {
             _ if open >= REFUSE_ABOVE || crowded => false,
-            Proof::None => open < RETRY_ABOVE,
-            Proof::Retry => true,
-            Proof::Stolen | Proof::Misplaced => false,
+            ClientToken::None => open < RETRY_ABOVE,
+            ClientToken::Retry => true,
+            ClientToken::Stolen | ClientToken::Misplaced => false,
         }
     }
 
-    fn arrive(&mut self, client: u8, chosen: u64, proof: Proof) {
+    fn arrive(&mut self, client: u8, chosen: u64, proof: ClientToken) {
         let datagram = datagram(client, chosen, proof);
         match (self.receive(client, &datagram), self.owners.get(&chosen)) {
             (Arrival::Connection(Handle(to)), Some(owner)) if to == *owner => {}
             (Arrival::Incoming(incoming), None) if self.is_welcome(client, proof) => {
-                let proven = proof == Proof::Retry;
+                let proven = proof == ClientToken::Retry;
                 if incoming.is_validated() != proven {
                     self.fail(format!("validated: {}", incoming.is_validated()));
                 }
@@ -281,7 +281,7 @@ impl Routes {
             self.fail(format!("handle {handle} is given out again"));
         }
         self.connections.insert(handle, connection);
-        let life = Life {
+        let life = ConnectionRecord {
             client,
             claims: BTreeSet::new(),
             tokens: Vec::new(),
@@ -356,7 +356,12 @@ impl World for Routes {
         let mut events = Vec::new();
         for chosen in CHOSEN {
             for client in [0, 1] {
-                let proofs = [Proof::None, Proof::Retry, Proof::Stolen, Proof::Misplaced];
+                let proofs = [
+                    ClientToken::None,
+                    ClientToken::Retry,
+                    ClientToken::Stolen,
+                    ClientToken::Misplaced,
+                ];
                 events.extend(proofs.map(|proof| Event::Arrives(client, chosen, proof)));
             }
         }
@@ -459,9 +464,9 @@ impl World for Routes {
         }
         // The counts behind the limits are back where they were.
         for client in [0, 1] {
-            let datagram = datagram(client, 3, Proof::Retry);
+            let datagram = datagram(client, 3, ClientToken::Retry);
             let let_in = matches!(self.receive(client, &datagram), Arrival::Incoming(_));
-            if let_in != self.is_welcome(client, Proof::Retry) {
+            if let_in != self.is_welcome(client, ClientToken::Retry) {
                 return Err(format!("client {client} is let in: {let_in}"));
             }
         }
@@ -487,7 +492,7 @@ impl World for Routes {
 }
 
 #[test]
-fn every_route_leads_to_its_owner_or_nowhere() {
+fn every_route_leads_to_its_connection_or_is_absent() {
     let setup = Setup::new();
     let depth = if cfg!(debug_assertions) { 5 } else { 6 };
     explore_by_replay("routes", || Routes::new(&setup), Bounds::to_depth(depth)).expect_clean();

@@ -1,5 +1,5 @@
 //! Both halves of a stream, as the production type for streams runs them, beside a
-//! [`model`] that knows RFC 9000 §2 to §4 and nothing of the code: what state each
+//! [`model`] that knows RFC 9000 §2 to §4 and nothing of the code: which state each
 //! half is in after each event, what a read or write answers, which frames may leave
 //! and with which error a frame of the peer's ends the connection. What of it all was new
 //! data is reckoned by [`arrivals`].
@@ -20,7 +20,7 @@ use clearway_quic::Instant;
 use clearway_quic::stream::{StreamContent, Streams};
 use clearway_quic::wire::Writer;
 
-use crate::explore::{Bounds, ExpectClean, explore_by_replay};
+use clearway_testing::explore::{Bounds, ExpectClean, explore_by_replay};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -43,7 +43,7 @@ fn fill(from: &mut Streams) -> Option<Packet> {
 /// What may ride in a packet that leaves for another reason, such as an ACK.
 fn ride(from: &mut Streams) -> Option<Packet> {
     packet(|w, contents| {
-        from.fill_hurried(w, Instant::ZERO, RTT, &mut |content| contents.push(content));
+        from.fill_urgent_credit(w, Instant::ZERO, RTT, &mut |content| contents.push(content));
     })
 }
 
@@ -74,20 +74,20 @@ fn content(from: u64, to: u64) -> Vec<u8> {
 }
 
 #[test]
-fn honest_ends_deliver_and_retire_a_stream_whatever_is_lost() {
+fn stream_between_honest_ends_is_delivered_and_retired_despite_loss() {
     let bounds = Bounds::to_depth(if cfg!(debug_assertions) { 8 } else { 9 });
     explore_by_replay("a stream", honest::Pair::new, bounds).expect_clean();
 }
 
 #[test]
-fn any_frames_of_a_hostile_peer_move_the_halves_as_the_rfc_says() {
+fn any_frames_of_hostile_peer_change_stream_states_as_in_rfc() {
     let bounds = Bounds::to_depth(if cfg!(debug_assertions) { 5 } else { 6 });
     let start = || hostile::Victim::new(hostile::Limits::Open);
     explore_by_replay("a stream of a hostile peer", start, bounds).expect_clean();
 }
 
 #[test]
-fn any_frames_of_a_hostile_peer_that_grants_little_move_the_halves_as_the_rfc_says() {
+fn any_frames_of_hostile_peer_with_little_credit_change_stream_states_as_in_rfc() {
     let bounds = Bounds::to_depth(if cfg!(debug_assertions) { 5 } else { 6 });
     let start = || hostile::Victim::new(hostile::Limits::Tight);
     explore_by_replay(

@@ -121,7 +121,7 @@ fn variant(frame: &Frame<'_>) -> usize {
 /// RFC 9000 §12.4 table 3 (RETIRE_CONNECTION_ID by §12.5), RFC 9221 §5 and the
 /// ACK frequency draft: type, packets, whether ack-eliciting, whether probing.
 #[test]
-fn the_table_of_frames() {
+fn every_frame_decodes_and_encodes_as_in_table() {
     let table = [
         (0x00, "IH01", false, true),
         (0x01, "IH01", true, false),
@@ -183,7 +183,7 @@ fn the_table_of_frames() {
 /// Cut anywhere, a frame is truncated, or (where it runs to the end of the
 /// packet, or is padding) shorter; never another frame, never a panic.
 #[test]
-fn every_frame_survives_being_cut() {
+fn every_truncated_frame_is_an_error() {
     for frame in specimens() {
         let bytes = written(&frame);
         assert_eq!(only(&bytes), Ok(frame.clone()));
@@ -197,7 +197,7 @@ fn every_frame_survives_being_cut() {
 }
 
 #[test]
-fn what_the_rfc_refuses() {
+fn frames_forbidden_by_rfc_are_errors() {
     let varint = |value: u64| {
         // Not in the shortest form.
         (value | 0xc000_0000_0000_0000).to_be_bytes()
@@ -326,7 +326,7 @@ fn what_the_rfc_refuses() {
 }
 
 #[test]
-fn an_error_ends_the_walk() {
+fn iteration_ends_after_error() {
     let mut frames = Frames::new(&[0x01, 0x21, 0x01]);
     assert_eq!(frames.next(), Some(Ok(Frame::Ping)));
     assert!(frames.next().is_some_and(|frame| frame.is_err()));
@@ -334,7 +334,7 @@ fn an_error_ends_the_walk() {
 }
 
 #[test]
-fn padding_is_read_in_one_piece() {
+fn consecutive_padding_is_one_frame() {
     let frames: Result<Vec<_>, _> = Frames::new(&[0, 0, 0, 1, 0]).collect();
     assert_eq!(
         frames.unwrap(),
@@ -347,7 +347,7 @@ fn padding_is_read_in_one_piece() {
 }
 
 #[test]
-fn data_to_the_end_of_the_packet() {
+fn frame_without_length_extends_to_end_of_packet() {
     let id = StreamId::from_wire(4);
     let mut buffer = [0; 64];
     let mut w = Writer::new(&mut buffer);
@@ -369,7 +369,7 @@ fn data_to_the_end_of_the_packet() {
 }
 
 #[test]
-fn ack_delay_saturates() {
+fn ack_delay_overflow_saturates() {
     let ack = Ack::decode(&mut Reader::new(&[9, 5, 0, 0]), false).unwrap();
     assert_eq!(ack.delay_micros(3), 40);
     assert_eq!(ack.delay_micros(20), 5 << 20);
@@ -378,7 +378,7 @@ fn ack_delay_saturates() {
 }
 
 #[test]
-fn a_close_reason_is_cut_to_fit() {
+fn close_reason_is_truncated_to_fit() {
     let reason = "ä".repeat(60);
     let error = TransportError::new(Code::PROTOCOL_VIOLATION, reason.clone()).in_frame(6);
     let mut buffer = [0; 200];

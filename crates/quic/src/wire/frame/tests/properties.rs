@@ -151,7 +151,7 @@ proptest! {
     /// Arbitrary payloads never panic; what is accepted is ordered, and survives
     /// being written again.
     #[test]
-    fn arbitrary_payloads_are_safe(payload in vec(prop_oneof![any::<u8>(), 0..0x32_u8], 0..200)) {
+    fn arbitrary_payloads_never_panic(payload in vec(prop_oneof![any::<u8>(), 0..0x32_u8], 0..200)) {
         for frame in Frames::new(&payload) {
             let Ok(frame) = frame else { break };
             survives(&frame)?;
@@ -169,7 +169,7 @@ proptest! {
     /// Valid payloads with a few bytes changed never panic, and the frames before
     /// the change are read as they were.
     #[test]
-    fn mutated_payloads_are_safe(
+    fn mutated_payloads_never_panic(
         values in [any_varint(), any_varint(), any_varint(), any_varint()],
         bytes in vec(any::<u8>(), 1..40),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),

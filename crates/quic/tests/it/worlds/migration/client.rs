@@ -8,14 +8,14 @@ use clearway_quic::path::Addresses;
 use clearway_quic::wire::Frame;
 
 use super::victim::{Victim, address};
-use crate::common::Setup;
-use crate::explore::World;
-use crate::hostile::duel::bytes;
+use crate::hostile::pair::bytes;
+use clearway_testing::Setup;
+use clearway_testing::explore::World;
 
 const PING: &[u8] = &[0x01];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum At {
+pub(super) enum Location {
     A,
     B,
     C,
@@ -23,7 +23,7 @@ pub(super) enum At {
     Preferred,
 }
 
-impl At {
+impl Location {
     fn letter(self) -> char {
         match self {
             Self::A => 'A',
@@ -47,12 +47,13 @@ impl At {
     }
 }
 
-const PLACES: [At; 4] = [At::A, At::B, At::C, At::Preferred];
+const LOCATIONS: [Location; 4] = [Location::A, Location::B, Location::C, Location::Preferred];
 
 fn letter(addresses: &Addresses) -> char {
-    let preferred = At::Preferred.addresses().remote;
-    let at = PLACES.iter().find(|at| {
-        at.addresses() == *addresses || (**at == At::Preferred && addresses.remote == preferred)
+    let preferred = Location::Preferred.addresses().remote;
+    let at = LOCATIONS.iter().find(|at| {
+        at.addresses() == *addresses
+            || (**at == Location::Preferred && addresses.remote == preferred)
     });
     at.expect("one of ours").letter()
 }
@@ -60,15 +61,15 @@ fn letter(addresses: &Addresses) -> char {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     /// The application moves there at once.
-    Migrate(At),
+    Migrate(Location),
     /// The application has it probed, and moves there once it works.
-    Probe(At),
+    Probe(Location),
     /// The server sends a packet with data there.
-    Data(At),
+    Data(Location),
     /// The server sends a PATH_CHALLENGE there.
-    Challenge(At),
+    Challenge(Location),
     /// The answer to the newest challenge sent from there.
-    Response(At),
+    Response(Location),
     /// An answer to nothing.
     WrongResponse,
     /// So many milliseconds pass.
@@ -99,12 +100,12 @@ impl World for ClientWorld {
             Event::Wait(1_000),
             Event::Wait(4_000),
             Event::ReplaceCids,
-            Event::Migrate(At::A),
-            Event::Migrate(At::B),
-            Event::Probe(At::B),
-            Event::Probe(At::C),
+            Event::Migrate(Location::A),
+            Event::Migrate(Location::B),
+            Event::Probe(Location::B),
+            Event::Probe(Location::C),
         ];
-        for at in PLACES {
+        for at in LOCATIONS {
             events.extend([Event::Data(at), Event::Challenge(at)]);
             if self.0.was_challenged(at.letter()) {
                 events.push(Event::Response(at));
@@ -144,14 +145,14 @@ impl World for ClientWorld {
                 victim.challenge(&at.addresses());
                 assert_eq!(victim.active(), before, "a server does not move a client");
             }
-            Event::Response(at) => victim.answer(at.letter(), &At::A.addresses()),
+            Event::Response(at) => victim.answer(at.letter(), &Location::A.addresses()),
             Event::WrongResponse => {
                 let wrong = bytes(&Frame::PathResponse([0xff; 8]));
-                victim.hear(&At::A.addresses(), &wrong);
+                victim.hear(&Location::A.addresses(), &wrong);
                 assert_eq!(victim.active(), before, "a wrong answer");
             }
             Event::Wait(millis) => victim.wait(Duration::from_millis(millis)),
-            Event::ReplaceCids => victim.replace_cids(&At::A.addresses()),
+            Event::ReplaceCids => victim.replace_cids(&Location::A.addresses()),
         }
         victim.flush();
     }

@@ -7,14 +7,14 @@ use clearway_quic::path::Addresses;
 use clearway_quic::wire::Frame;
 
 use super::victim::{Victim, address};
-use crate::common::Setup;
-use crate::explore::World;
-use crate::hostile::duel::bytes;
+use crate::hostile::pair::bytes;
+use clearway_testing::Setup;
+use clearway_testing::explore::World;
 
 const PING: &[u8] = &[0x01];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum At {
+pub(super) enum Location {
     A,
     B,
     C,
@@ -22,7 +22,7 @@ pub(super) enum At {
     Preferred,
 }
 
-impl At {
+impl Location {
     fn letter(self) -> char {
         match self {
             Self::A => 'A',
@@ -46,25 +46,25 @@ impl At {
     }
 }
 
-const PLACES: [At; 4] = [At::A, At::B, At::C, At::Preferred];
+const LOCATIONS: [Location; 4] = [Location::A, Location::B, Location::C, Location::Preferred];
 
 fn letter(addresses: &Addresses) -> char {
-    let at = PLACES.iter().find(|at| at.addresses() == *addresses);
+    let at = LOCATIONS.iter().find(|at| at.addresses() == *addresses);
     at.expect("one of ours").letter()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     /// A new packet that is more than a probe.
-    Data(At),
+    Data(Location),
     /// A packet that is more than a probe, sent before all others.
-    LateData(At),
+    LateData(Location),
     /// A copy of a packet that came long ago.
-    Copy(At),
+    Copy(Location),
     /// PATH_CHALLENGE.
-    Probe(At),
+    Probe(Location),
     /// The answer to the newest challenge sent there.
-    Response(At),
+    Response(Location),
     /// An answer to nothing.
     WrongResponse,
     /// So many milliseconds pass.
@@ -93,10 +93,10 @@ impl World for ServerWorld {
             Event::Wait(1_000),
             Event::Wait(4_000),
             Event::ReplaceCids,
-            Event::LateData(At::B),
-            Event::Copy(At::B),
+            Event::LateData(Location::B),
+            Event::Copy(Location::B),
         ];
-        for at in PLACES {
+        for at in LOCATIONS {
             events.extend([Event::Data(at), Event::Probe(at)]);
             if self.0.was_challenged(at.letter()) {
                 events.push(Event::Response(at));
@@ -135,10 +135,10 @@ impl World for ServerWorld {
             Event::Response(at) => victim.answer(at.letter(), &at.addresses()),
             Event::WrongResponse => {
                 let wrong = bytes(&Frame::PathResponse([0xff; 8]));
-                victim.hear(&At::A.addresses(), &wrong);
+                victim.hear(&Location::A.addresses(), &wrong);
             }
             Event::Wait(millis) => victim.wait(Duration::from_millis(millis)),
-            Event::ReplaceCids => victim.replace_cids(&At::A.addresses()),
+            Event::ReplaceCids => victim.replace_cids(&Location::A.addresses()),
         }
         victim.flush();
     }

@@ -15,9 +15,9 @@ use clearway_quic::path::validation::{ChallengeData, ValidationState};
 use clearway_quic::wire::{Frame, Frames, PacketKind};
 use clearway_quic::{Instant, Role};
 
-use crate::common::{Setup, World, path};
-use crate::explore::fingerprint_of;
-use crate::hostile::duel::bytes;
+use crate::hostile::pair::bytes;
+use clearway_testing::explore::fingerprint_of;
+use clearway_testing::{Setup, World, path};
 
 /// Steps without an end mean a busy loop.
 const MAX_STEPS: usize = 1000;
@@ -34,9 +34,9 @@ struct Sent {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Watch(Arc<Mutex<Sent>>);
+struct SentFrames(Arc<Mutex<Sent>>);
 
-impl Observer for Watch {
+impl Observer for SentFrames {
     fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
         if let TraceEvent::PacketSent { payload, .. } = *event {
             let mut sent = self.0.lock().expect("one thread");
@@ -55,7 +55,7 @@ pub(super) struct Victim {
     pub(super) connection: Connection,
     peer: Connection,
     now: Instant,
-    watch: Watch,
+    watch: SentFrames,
     letters: fn(&Addresses) -> char,
     /// By letter: challenges that may still be answered, oldest first.
     challenges: BTreeMap<char, Vec<ChallengeData>>,
@@ -90,7 +90,7 @@ impl Victim {
             Role::Client => (client, server),
             Role::Server => (server, client),
         };
-        let watch = Watch::default();
+        let watch = SentFrames::default();
         connection.set_observer(Box::new(watch.clone()));
         let id = connection.open(clearway_quic::stream::Directionality::Unidirectional);
         let id = id.expect("credit");

@@ -4,11 +4,11 @@ use clearway_quic::Role;
 use clearway_quic::path::Addresses;
 
 use super::network::{FULL, Network, PTO};
-use crate::explore::World;
+use clearway_testing::explore::World;
 
 /// Which address of the client's, and which of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum At {
+pub(super) enum Location {
     A,
     B,
     C,
@@ -16,9 +16,9 @@ pub(super) enum At {
     Preferred,
 }
 
-const PLACES: [At; 4] = [At::A, At::B, At::C, At::Preferred];
+const LOCATIONS: [Location; 4] = [Location::A, Location::B, Location::C, Location::Preferred];
 
-impl At {
+impl Location {
     fn letter(self) -> char {
         match self {
             Self::A => 'A',
@@ -43,9 +43,10 @@ impl At {
 }
 
 fn letter(addresses: &Addresses) -> char {
-    let preferred = At::Preferred.addresses().remote;
-    let at = PLACES.iter().find(|at| {
-        at.addresses() == *addresses || (**at == At::Preferred && addresses.remote == preferred)
+    let preferred = Location::Preferred.addresses().remote;
+    let at = LOCATIONS.iter().find(|at| {
+        at.addresses() == *addresses
+            || (**at == Location::Preferred && addresses.remote == preferred)
     });
     at.expect("one of ours").letter()
 }
@@ -54,15 +55,15 @@ fn letter(addresses: &Addresses) -> char {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     /// The application moves to another address, at once.
-    Migrate(At),
+    Migrate(Location),
     /// The application has another address probed, to move there once it works.
-    Join(At),
+    Join(Location),
     /// The server sends a PATH_CHALLENGE.
-    Challenge(At),
+    Challenge(Location),
     /// The answer to the newest challenge sent there.
-    Response(At),
+    Response(Location),
     /// The answer to the one before, the newest being lost.
-    OlderResponse(At),
+    OlderResponse(Location),
     /// An answer to nothing.
     WrongResponse,
     /// The answer to a challenge whose path is gone.
@@ -83,14 +84,14 @@ pub(super) struct ClientWorld {
 impl ClientWorld {
     pub(super) fn new() -> Self {
         Self {
-            network: Network::new(Role::Client, At::A.addresses(), letter),
+            network: Network::new(Role::Client, Location::A.addresses(), letter),
         }
     }
 
     /// RFC 9000 §9.6.1: a preferred address gets no data before it has answered.
     fn check_preferred(&self, before: &Addresses) {
         let active = self.network.paths.active().addresses();
-        let preferred = At::Preferred.addresses().remote;
+        let preferred = Location::Preferred.addresses().remote;
         assert!(
             active.remote != preferred
                 || before.remote == preferred
@@ -108,11 +109,11 @@ impl World for ClientWorld {
             return Vec::new();
         }
         let mut events = vec![Event::WrongResponse, Event::ReplaceCids];
-        for at in PLACES {
+        for at in LOCATIONS {
             // Without a connection ID to spare `Connection` refuses both.
             if self.network.has_spare_cid() {
                 events.push(Event::Join(at));
-                if at != At::Preferred {
+                if at != Location::Preferred {
                     events.push(Event::Migrate(at));
                 }
             }

@@ -14,7 +14,7 @@ use clearway_quic::path::{Addresses, Path, PathId};
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 
-use crate::explore::fingerprint_of;
+use clearway_testing::explore::fingerprint_of;
 
 /// The connection's PTO; unmeasured paths are given 999 ms for each.
 pub(super) const PTO: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ struct Challenge {
 
 /// What a path may have sent, counted apart from it.
 #[derive(Clone, Copy, Default)]
-struct Account {
+struct PathAccount {
     received: u64,
     sent: u64,
     /// A right answer came to a challenge sent there, or it needed none.
@@ -58,7 +58,7 @@ pub(super) struct Network {
     /// What loss recovery knows.
     recovery: BTreeSet<PathId>,
     recovery_active: PathId,
-    accounts: BTreeMap<PathId, Account>,
+    accounts: BTreeMap<PathId, PathAccount>,
     /// By letter: the challenges that may still be answered, oldest first.
     wire: BTreeMap<char, Vec<Challenge>>,
     /// A challenge whose path is gone.
@@ -82,10 +82,10 @@ impl Network {
         let mut paths = Paths::new(role, first, true, defaults);
         paths.on_confirmed(Instant::ZERO);
         let id = paths.active_id();
-        let proven = Account {
+        let proven = PathAccount {
             validated: true,
             proven: true,
-            ..Account::default()
+            ..PathAccount::default()
         };
         let mut network = Self {
             now: Instant::ZERO,
@@ -215,7 +215,7 @@ impl Network {
         path.amplification().available() >= LEAST && self.has_cid(path)
     }
 
-    fn account(&mut self, id: PathId) -> &mut Account {
+    fn account(&mut self, id: PathId) -> &mut PathAccount {
         self.accounts.get_mut(&id).expect("an account")
     }
 
@@ -230,11 +230,11 @@ impl Network {
                 Effect::Added { id, .. } => {
                     assert!(self.recovery.insert(id), "{id:?} is there already");
                     let client = self.paths.get(id).map(Path::amplification);
-                    let account = Account {
+                    let account = PathAccount {
                         received: received as u64,
                         // A client is not bound by the limit (RFC 9000 §8.1).
                         validated: client.is_some_and(Amplification::is_validated),
-                        ..Account::default()
+                        ..PathAccount::default()
                     };
                     assert!(self.accounts.insert(id, account).is_none());
                     let _ = self.cids.assign(id);

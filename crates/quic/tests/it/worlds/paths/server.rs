@@ -5,11 +5,11 @@ use clearway_quic::path::Addresses;
 use clearway_quic::path::paths::Place;
 
 use super::network::{FULL, Network, PTO, SMALL};
-use crate::explore::World;
+use clearway_testing::explore::World;
 
 /// Where a packet comes from: the client's address, and which of ours it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum At {
+pub(super) enum Location {
     A,
     B,
     C,
@@ -17,9 +17,9 @@ pub(super) enum At {
     Preferred,
 }
 
-const PLACES: [At; 4] = [At::A, At::B, At::C, At::Preferred];
+const LOCATIONS: [Location; 4] = [Location::A, Location::B, Location::C, Location::Preferred];
 
-impl At {
+impl Location {
     fn letter(self) -> char {
         match self {
             Self::A => 'A',
@@ -44,7 +44,7 @@ impl At {
 }
 
 fn letter(addresses: &Addresses) -> char {
-    let at = PLACES.iter().find(|at| at.addresses() == *addresses);
+    let at = LOCATIONS.iter().find(|at| at.addresses() == *addresses);
     at.expect("one of ours").letter()
 }
 
@@ -52,17 +52,17 @@ fn letter(addresses: &Addresses) -> char {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
     /// The newest packet, with data, in a datagram of so many bytes.
-    Data(At, usize),
+    Data(Location, usize),
     /// A packet with data that others with higher numbers have overtaken.
-    LateData(At),
+    LateData(Location),
     /// A copy of an old packet, or garbage: nothing but its size counts.
-    Copy(At),
+    Copy(Location),
     /// A packet with PATH_CHALLENGE.
-    Probe(At),
+    Probe(Location),
     /// The answer to the newest challenge sent there.
-    Response(At),
+    Response(Location),
     /// The answer to the one before, the newest being lost.
-    OlderResponse(At),
+    OlderResponse(Location),
     /// An answer to nothing.
     WrongResponse,
     /// The answer to a challenge whose path is gone.
@@ -80,7 +80,7 @@ pub(super) enum Event {
 #[derive(Clone, Copy)]
 pub(super) struct Alphabet {
     /// Where the client and the network may act.
-    pub(super) places: &'static [At],
+    pub(super) places: &'static [Location],
     /// Datagrams that hardly pay for an answer, and copies.
     pub(super) sizes: bool,
     /// Connection IDs come and go.
@@ -89,25 +89,25 @@ pub(super) struct Alphabet {
 
 impl Alphabet {
     pub(super) const VALIDATION: Self = Self {
-        places: &PLACES,
+        places: &LOCATIONS,
         sizes: false,
         cids: false,
     };
 
     pub(super) const AMPLIFICATION: Self = Self {
-        places: &[At::A, At::B],
+        places: &[Location::A, Location::B],
         sizes: true,
         cids: false,
     };
 
     pub(super) const CONNECTION_IDS: Self = Self {
-        places: &[At::A, At::B, At::C],
+        places: &[Location::A, Location::B, Location::C],
         sizes: false,
         cids: true,
     };
 
     pub(super) const ALL: Self = Self {
-        places: &PLACES,
+        places: &LOCATIONS,
         sizes: true,
         cids: true,
     };
@@ -124,14 +124,14 @@ impl ServerWorld {
     pub(super) fn new(alphabet: Alphabet) -> Self {
         let mut world = Self {
             alphabet,
-            network: Network::new(Role::Server, At::A.addresses(), letter),
+            network: Network::new(Role::Server, Location::A.addresses(), letter),
             number: 10,
         };
-        world.data(At::A, 10, FULL);
+        world.data(Location::A, 10, FULL);
         world
     }
 
-    fn data(&mut self, at: At, number: u64, bytes: usize) {
+    fn data(&mut self, at: Location, number: u64, bytes: usize) {
         let (now, from) = (self.network.now, at.addresses());
         let local_ip = self.network.paths.active().addresses().local_ip;
         self.network.credit(&from, bytes);

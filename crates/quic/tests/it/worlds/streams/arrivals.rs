@@ -7,7 +7,7 @@ use clearway_quic::stream::Streams;
 
 /// What a STREAM frame brings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub(super) struct NewData {
     /// Bytes that nobody had sent before.
     pub(super) bytes: u64,
     /// It goes beyond everything before it: what the connection's credit is spent on.
@@ -30,9 +30,9 @@ pub(super) struct Arrivals {
 
 impl Arrivals {
     /// STREAM with the bytes `from..to` is taken.
-    pub(super) fn on_stream(&mut self, from: u64, to: u64, fin: bool) -> News {
+    pub(super) fn on_stream(&mut self, from: u64, to: u64, fin: bool) -> NewData {
         if self.over {
-            return News::default();
+            return NewData::default();
         }
         let raised = to.saturating_sub(self.highest);
         self.highest = self.highest.max(to);
@@ -41,12 +41,12 @@ impl Arrivals {
         }
         if self.stopped {
             self.over = self.final_size.is_some();
-            return News { bytes: 0, raised };
+            return NewData { bytes: 0, raised };
         }
         let bytes = self.insert(from..to);
         let complete = self.final_size.map(|size| 0..size);
         self.over = complete.is_some_and(|all| all.is_empty() || self.ranges == [all]);
-        News { bytes, raised }
+        NewData { bytes, raised }
     }
 
     /// RESET_STREAM is taken.
@@ -90,14 +90,14 @@ impl Arrivals {
         (from, to, fin): (u64, u64, bool),
         take: impl FnOnce(&mut Streams) -> Result<bool, E>,
     ) -> Result<Result<(), E>, String> {
-        let before = streams.useful();
+        let before = streams.productive_work();
         streams.take_progress();
         let is_new = match take(streams) {
             Ok(is_new) => is_new,
             Err(error) => return Ok(Err(error)),
         };
         let news = self.on_stream(from, to, fin);
-        let after = streams.useful();
+        let after = streams.productive_work();
         let said = (
             is_new,
             after.stored.wrapping_sub(before.stored),
@@ -136,6 +136,6 @@ fn ranges_in_any_order_count_each_byte_once() {
         assert_eq!(arrivals.on_stream(from, to, false).bytes, bytes);
     }
     assert_eq!(arrivals.ranges, [Range { start: 0, end: 9 }]);
-    assert_eq!(arrivals.on_stream(9, 9, true), News::default());
+    assert_eq!(arrivals.on_stream(9, 9, true), NewData::default());
     assert!(arrivals.over);
 }

@@ -14,7 +14,7 @@ use clearway_quic::wire::{Frame, Frames};
 use super::arrivals::Arrivals;
 use super::model::{Receiving, Sending, WINDOW};
 use super::{Packet, content, fill, ride};
-use crate::explore::{World, fingerprint_of};
+use clearway_testing::explore::{World, fingerprint_of};
 
 /// Packets on their way in one direction at once.
 const IN_FLIGHT: usize = 2;
@@ -29,7 +29,7 @@ const PIECE: u64 = 3;
 const ROUND_TRIPS: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Way {
+pub(super) enum PacketDirection {
     /// From the writer to the reader.
     Up,
     Down,
@@ -42,16 +42,16 @@ pub(super) enum Event {
     Reset,
     Read(u64),
     Stop,
-    Send(Way),
+    Send(PacketDirection),
     /// What rides in an acknowledgement of the reader's leaves.
-    Ride,
+    SendUrgentCredit,
     /// The `n`th packet arrives and is acknowledged.
-    Arrives(Way, usize),
+    Arrives(PacketDirection, usize),
     /// It arrives, and a copy of it will.
-    IsRepeated(Way, usize),
-    IsLost(Way, usize),
+    IsRepeated(PacketDirection, usize),
+    IsLost(PacketDirection, usize),
     /// It is taken for lost, but is on its way.
-    IsLate(Way, usize),
+    IsLate(PacketDirection, usize),
 }
 
 pub(super) struct Pair {
@@ -109,10 +109,10 @@ impl Pair {
         self.broken.get_or_insert(what);
     }
 
-    fn packets(&mut self, way: Way) -> &mut Vec<Packet> {
+    fn packets(&mut self, way: PacketDirection) -> &mut Vec<Packet> {
         match way {
-            Way::Up => &mut self.up,
-            Way::Down => &mut self.down,
+            PacketDirection::Up => &mut self.up,
+            PacketDirection::Down => &mut self.down,
         }
     }
 
@@ -168,13 +168,13 @@ impl Pair {
         }
     }
 
-    fn leave(&mut self, way: Way, packet: Option<Packet>) {
+    fn leave(&mut self, way: PacketDirection, packet: Option<Packet>) {
         let Some(packet) = packet else { return };
         for frame in Frames::new(&packet.bytes) {
             let frame = frame.expect("our own frame");
             let legal = match way {
-                Way::Up => self.sending.on_sent(&frame),
-                Way::Down => self.receiving.on_sent(&frame),
+                PacketDirection::Up => self.sending.on_sent(&frame),
+                PacketDirection::Down => self.receiving.on_sent(&frame),
             };
             if let Err(what) = legal {
                 self.fail(what);
@@ -183,12 +183,12 @@ impl Pair {
         self.packets(way).push(packet);
     }
 
-    fn arrive(&mut self, way: Way, packet: &Packet) {
+    fn arrive(&mut self, way: PacketDirection, packet: &Packet) {
         for frame in Frames::new(&packet.bytes) {
             let frame = frame.expect("our own frame");
             let done = match way {
-                Way::Up => self.hear_up(&frame),
-                Way::Down => self.hear_down(&frame),
+                PacketDirection::Up => self.hear_up(&frame),
+                PacketDirection::Down => self.hear_down(&frame),
             };
             if let Err(what) = done {
                 self.fail(what);
@@ -289,10 +289,10 @@ impl Pair {
     }
 
     /// The sender of a packet hears that it arrived.
-    fn acknowledge(&mut self, way: Way, contents: &[StreamContent]) {
+    fn acknowledge(&mut self, way: PacketDirection, contents: &[StreamContent]) {
         match way {
-            Way::Down => contents.iter().for_each(|c| self.reader.on_acked(c)),
-            Way::Up => {
+            PacketDirection::Down => contents.iter().for_each(|c| self.reader.on_acked(c)),
+            PacketDirection::Up => {
                 let mut told = Vec::new();
                 for each in contents {
                     self.writer.on_acked(each);
@@ -312,10 +312,10 @@ impl Pair {
         }
     }
 
-    fn lose(&mut self, way: Way, contents: &[StreamContent]) {
+    fn lose(&mut self, way: PacketDirection, contents: &[StreamContent]) {
         let sender = match way {
-            Way::Up => &mut self.writer,
-            Way::Down => &mut self.reader,
+            PacketDirection::Up => &mut self.writer,
+            PacketDirection::Down => &mut self.reader,
         };
         contents.iter().for_each(|c| sender.on_lost(c));
     }
@@ -347,10 +347,10 @@ impl Pair {
                 self.read(100);
             }
             let packet = fill(&mut self.writer);
-            self.leave(Way::Up, packet);
+            self.leave(PacketDirection::Up, packet);
             let packet = fill(&mut self.reader);
-            self.leave(Way::Down, packet);
-            for way in [Way::Up, Way::Down] {
+            self.leave(PacketDirection::Down, packet);
+            for way in [PacketDirection::Up, PacketDirection::Down] {
                 for packet in std::mem::take(self.packets(way)) {
                     self.arrive(way, &packet);
                     self.acknowledge(way, &packet.contents);
@@ -378,8 +378,8 @@ impl Pair {
     fn check_end(mut self) -> Result<(), String> {
         for _ in 0..4 {
             if let Some(packet) = fill(&mut self.reader) {
-                self.arrive(Way::Down, &packet);
-                self.acknowledge(Way::Down, &packet.contents);
+                self.arrive(PacketDirection::Down, &packet);
+                self.acknowledge(PacketDirection::Down, &packet.contents);
             }
         }
         let complete = self.receiving.read == self.sending.written;
@@ -453,7 +453,10 @@ impl Pair {
         if reading != expected && !unborn {
             return Err(format!("the reader is {reading:?}, expected {expected:?}"));
         }
-        let counted = (self.writer.useful().sent, self.reader.useful().announced);
+        let counted = (
+            self.writer.productive_work().sent,
+            self.reader.productive_work().announced,
+        );
         let due = (self.sending.sent, self.arrivals.highest);
         if counted != due {
             return Err(format!(
@@ -476,7 +479,10 @@ impl World for Pair {
         if self.reader.states(self.id).is_some() {
             events.extend([Event::Read(1), Event::Read(100), Event::Stop]);
         }
-        for (way, packets) in [(Way::Up, &self.up), (Way::Down, &self.down)] {
+        for (way, packets) in [
+            (PacketDirection::Up, &self.up),
+            (PacketDirection::Down, &self.down),
+        ] {
             if packets.len() < IN_FLIGHT {
                 events.push(Event::Send(way));
             }
@@ -492,7 +498,7 @@ impl World for Pair {
             }
         }
         if self.down.len() < IN_FLIGHT {
-            events.push(Event::Ride);
+            events.push(Event::SendUrgentCredit);
         }
         events
     }
@@ -515,17 +521,17 @@ impl World for Pair {
                 self.receiving.stop();
                 self.arrivals.on_stop();
             }
-            Event::Send(Way::Up) => {
+            Event::Send(PacketDirection::Up) => {
                 let packet = fill(&mut self.writer);
-                self.leave(Way::Up, packet);
+                self.leave(PacketDirection::Up, packet);
             }
-            Event::Send(Way::Down) => {
+            Event::Send(PacketDirection::Down) => {
                 let packet = fill(&mut self.reader);
-                self.leave(Way::Down, packet);
+                self.leave(PacketDirection::Down, packet);
             }
-            Event::Ride => {
+            Event::SendUrgentCredit => {
                 let packet = ride(&mut self.reader);
-                self.leave(Way::Down, packet);
+                self.leave(PacketDirection::Down, packet);
             }
             Event::Arrives(way, n) => {
                 let packet = self.packets(way).remove(n);

@@ -11,7 +11,7 @@ use clearway_quic::wire::Frames;
 use super::arrivals::Arrivals;
 use super::model::{Receiving, Sending, WINDOW};
 use super::{Packet, content, fill, ride};
-use crate::explore::{World, fingerprint_of};
+use clearway_testing::explore::{World, fingerprint_of};
 
 const STREAM: u64 = 0;
 
@@ -59,7 +59,7 @@ pub(super) enum Event {
     Stop,
     /// A packet leaves; what hurries leaves with an acknowledgement.
     Send,
-    Ride,
+    SendUrgentCredit,
     Acked(usize),
     Lost(usize),
 }
@@ -91,7 +91,7 @@ const ALWAYS: [Event; 26] = [
     Event::Read(100),
     Event::Stop,
     Event::Send,
-    Event::Ride,
+    Event::SendUrgentCredit,
 ];
 
 pub(super) struct Victim {
@@ -295,7 +295,7 @@ impl Victim {
             | Event::Read(_)
             | Event::Stop
             | Event::Send
-            | Event::Ride
+            | Event::SendUrgentCredit
             | Event::Acked(_)
             | Event::Lost(_) => self.act(event),
         }
@@ -329,7 +329,7 @@ impl Victim {
                 let packet = fill(&mut self.streams);
                 self.leave(packet);
             }
-            Event::Ride => {
+            Event::SendUrgentCredit => {
                 let packet = ride(&mut self.streams);
                 self.leave(packet);
             }
@@ -367,7 +367,7 @@ impl World for Victim {
         }
         let mut events = ALWAYS.to_vec();
         if self.in_flight.len() >= IN_FLIGHT {
-            events.retain(|event| !matches!(event, Event::Send | Event::Ride));
+            events.retain(|event| !matches!(event, Event::Send | Event::SendUrgentCredit));
         }
         if self.sending.written < WRITTEN {
             events.push(Event::Write);
@@ -398,7 +398,7 @@ impl World for Victim {
             let states = self.streams.states(self.id);
             return Err(format!("the halves are {states:?}, expected {expected:?}"));
         }
-        let useful = self.streams.useful();
+        let useful = self.streams.productive_work();
         let counted = (useful.announced, useful.sent, useful.opened);
         let due = (self.arrivals.highest, self.sending.sent, 1);
         if counted != due {
