@@ -80,7 +80,7 @@ pub struct AckPolicy {
     /// Ack-eliciting packets since the last ACK.
     eliciting: u64,
     /// Any packet since the last ACK.
-    news: bool,
+    unreported: bool,
     immediate: bool,
     /// Arrival of the first ack-eliciting packet since the last ACK.
     waiting_since: Option<Instant>,
@@ -116,7 +116,7 @@ impl AckPolicy {
             reordering_threshold: 1,
             frequency_sequence: None,
             eliciting: 0,
-            news: false,
+            unreported: false,
             immediate: false,
             waiting_since: None,
             largest: None,
@@ -141,7 +141,7 @@ impl AckPolicy {
     /// is asked only after a peer requested a reordering threshold above 1.
     pub fn on_packet(&mut self, packet: ReceivedPacket, first_missing: impl FnOnce(u64) -> u64) {
         self.count(packet.ecn);
-        self.news = true;
+        self.unreported = true;
         let ce_begins = packet.ecn == ReceivedEcn::Ce && !self.previous_ce;
         self.previous_ce = packet.ecn == ReceivedEcn::Ce;
 
@@ -215,8 +215,8 @@ impl AckPolicy {
 
     /// Whether anything has been received since the last ACK, be it only ACKs.
     #[must_use]
-    pub fn has_news(&self) -> bool {
-        self.news
+    pub fn has_unreported(&self) -> bool {
+        self.unreported
     }
 
     /// When an ACK becomes due by time. `None` if nothing waits, and if one is
@@ -239,7 +239,7 @@ impl AckPolicy {
     /// An ACK frame with all that was received has left.
     pub fn on_ack_sent(&mut self) {
         self.eliciting = 0;
-        self.news = false;
+        self.unreported = false;
         self.immediate = false;
         self.waiting_since = None;
         self.largest_acked = self.largest.map(|(largest, _)| largest);

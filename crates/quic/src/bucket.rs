@@ -14,7 +14,7 @@ pub struct Rate {
 }
 
 /// Counts down events of which a [`Rate`] allows so many. Only time and
-/// [`give`](Self::give) put anything back.
+/// [`put_back`](Self::put_back) put anything back.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     /// Taken and not come back.
@@ -39,13 +39,13 @@ impl TokenBucket {
     }
 
     /// Whether [`take`](Self::take) would answer true.
-    pub fn has_some(&mut self, now: Instant, rate: Rate) -> bool {
+    pub fn has_token(&mut self, now: Instant, rate: Rate) -> bool {
         self.refill(now, rate);
         self.taken < rate.burst
     }
 
     /// Puts `count` back; a full one stays full.
-    pub fn give(&mut self, count: u32) {
+    pub fn put_back(&mut self, count: u32) {
         self.taken = self.taken.saturating_sub(count);
     }
 
@@ -85,7 +85,7 @@ const SECOND: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct SharedTokenBucket {
     /// Nanoseconds.
-    whole_at: AtomicU64,
+    full_at: AtomicU64,
     /// Nanoseconds that one event takes to come back; `None` = there are none.
     interval: Option<u64>,
 }
@@ -95,26 +95,27 @@ impl SharedTokenBucket {
     #[must_use]
     pub fn new(per_second: u32) -> Self {
         Self {
-            whole_at: AtomicU64::new(0),
+            full_at: AtomicU64::new(0),
             interval: SECOND.checked_div(per_second.into()).map(|i| i.max(1)),
         }
     }
 
     /// Takes one; false if there is none.
     pub fn take(&self, now: Instant) -> bool {
-        let taken = |whole_at| self.after_one(whole_at, now);
-        self.whole_at.fetch_update(Relaxed, Relaxed, taken).is_ok()
+        let taken = |full_at| self.full_at_after_one(full_at, now);
+        self.full_at.fetch_update(Relaxed, Relaxed, taken).is_ok()
     }
 
     /// Whether [`take`](Self::take) would answer true.
-    pub fn has_some(&self, now: Instant) -> bool {
-        self.after_one(self.whole_at.load(Relaxed), now).is_some()
+    pub fn has_token(&self, now: Instant) -> bool {
+        self.full_at_after_one(self.full_at.load(Relaxed), now)
+            .is_some()
     }
 
     /// When it is whole again after one more event; `None` if there is none.
-    fn after_one(&self, whole_at: u64, now: Instant) -> Option<u64> {
+    fn full_at_after_one(&self, full_at: u64, now: Instant) -> Option<u64> {
         let now = now.as_nanos();
-        let next = whole_at.max(now).checked_add(self.interval?)?;
+        let next = full_at.max(now).checked_add(self.interval?)?;
         (next <= now.saturating_add(SECOND)).then_some(next)
     }
 }
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn empties_and_refills_with_time() {
+    fn bucket_empties_and_is_refilled_by_time() {
         let mut bucket = TokenBucket::new(Instant::ZERO);
         for expected in [true, true, true, false, false] {
             assert_eq!(bucket.take(Instant::ZERO, RATE), expected);
@@ -146,14 +147,14 @@ mod tests {
         assert!(bucket.take(at(500), RATE));
         assert!(!bucket.take(at(999), RATE));
         assert!(bucket.take(at(1_000), RATE));
-        bucket.give(1);
+        bucket.put_back(1);
         assert!(bucket.take(at(1_000), RATE) && !bucket.take(at(1_000), RATE));
     }
 
     #[test]
-    fn full_saves_nothing_more() {
+    fn full_bucket_saves_no_further_tokens() {
         let mut bucket = TokenBucket::new(Instant::ZERO);
-        bucket.give(100);
+        bucket.put_back(100);
         let taken = (0..10).filter(|_| bucket.take(at(60_000), RATE)).count();
         assert_eq!(taken, 3);
         // Time that goes backwards earns nothing.
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_never_refills() {
+    fn bucket_with_rate_of_zero_is_never_refilled() {
         let rate = Rate {
             burst: 1,
             per_second: 0,
@@ -172,33 +173,33 @@ mod tests {
     }
 
     #[test]
-    fn shared_bucket_without_a_rate_is_always_empty() {
+    fn shared_bucket_with_rate_of_zero_is_always_empty() {
         let bucket = SharedTokenBucket::new(0);
-        assert!(!bucket.has_some(at(5)) && !bucket.take(at(5)));
+        assert!(!bucket.has_token(at(5)) && !bucket.take(at(5)));
     }
 
     #[test]
-    fn shared_bucket_is_full_at_first_and_after_a_pause() {
+    fn shared_bucket_is_full_at_start_and_after_a_pause() {
         let bucket = SharedTokenBucket::new(3);
         for now in [at(0), at(1_000), at(1 << 40)] {
             let taken = (0..10).filter(|_| bucket.take(now)).count();
             assert_eq!(taken, 3, "{now:?}");
             // Time that goes backwards earns nothing.
-            assert!(!bucket.has_some(at(0)));
+            assert!(!bucket.has_token(at(0)));
         }
     }
 
     proptest! {
         /// A second's worth at once, then as many as the rate allows.
         #[test]
-        fn shared_bucket_gives_as_many_as_the_rate_allows(
+        fn shared_bucket_never_exceeds_its_rate(
             per_second in 1..20_000_u32,
             steps in prop::collection::vec(0..5_000_000_u64, 1..200),
         ) {
             let bucket = SharedTokenBucket::new(per_second);
             let (mut now, mut taken) = (Instant::ZERO, 0_u64);
             for step in steps {
-                while bucket.has_some(now) {
+                while bucket.has_token(now) {
                     prop_assert!(bucket.take(now));
                     taken += 1;
                 }
@@ -212,7 +213,7 @@ mod tests {
         /// Never more than the burst and what time allows, never much less for one who
         /// asks all the time.
         #[test]
-        fn takes_as_many_as_the_rate_allows(
+        fn bucket_never_exceeds_its_rate(
             burst in 1..50_u32,
             per_second in 1..2_000_u32,
             steps in prop::collection::vec(0..5_000_000_u64, 1..400),

@@ -21,22 +21,22 @@ impl Count for u64 {
 }
 
 /// A sum of parts that change one at a time.
-pub(crate) trait Rebook {
+pub(crate) trait RunningTotal {
     /// One part, which was `before` in the sum, is `after` now.
-    fn rebook(&mut self, before: Self, after: Self);
+    fn replace_part(&mut self, before: Self, after: Self);
 }
 
-impl Rebook for u64 {
+impl RunningTotal for u64 {
     #[inline]
-    fn rebook(&mut self, before: Self, after: Self) {
+    fn replace_part(&mut self, before: Self, after: Self) {
         debug_assert!(before <= *self, "{before} is no part of {self}");
         *self = self.saturating_sub(before).saturating_add(after);
     }
 }
 
-impl Rebook for usize {
+impl RunningTotal for usize {
     #[inline]
-    fn rebook(&mut self, before: Self, after: Self) {
+    fn replace_part(&mut self, before: Self, after: Self) {
         debug_assert!(before <= *self, "{before} is no part of {self}");
         *self = self.saturating_sub(before).saturating_add(after);
     }

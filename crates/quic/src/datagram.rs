@@ -102,7 +102,7 @@ impl Queue {
 
     /// Bytes of the messages and of the queue itself.
     fn memory(&self) -> usize {
-        self.bytes.saturating_add(memory::ring(&self.messages))
+        self.bytes.saturating_add(memory::vec_deque(&self.messages))
     }
 
     fn pop(&mut self) -> Option<Bytes> {
@@ -113,8 +113,8 @@ impl Queue {
 
     /// Drops the oldest until `len` bytes have room, and answers how many, and how
     /// many of them were shorter than `small` bytes.
-    fn make_room(&mut self, len: usize, small: usize) -> Dropped {
-        let mut dropped = Dropped::default();
+    fn make_room(&mut self, len: usize, small: usize) -> DroppedMessages {
+        let mut dropped = DroppedMessages::default();
         while !self.has_room(len)
             && let Some(message) = self.pop()
         {
@@ -128,7 +128,7 @@ impl Queue {
 
 /// Messages that made room for others.
 #[derive(Clone, Copy, Debug, Default)]
-struct Dropped {
+struct DroppedMessages {
     all: u64,
     small: u32,
 }

@@ -121,23 +121,23 @@ impl TransportError {
 }
 
 /// How much of a reason is shown, in characters.
-const SHOWN_REASON: usize = 256;
+const MAX_REASON_CHARS: usize = 256;
 
 /// A reason phrase as it is shown: a peer may send anything, and whoever forges an
 /// Initial packet too. What a terminal would obey is escaped as Rust escapes it, and
-/// no more than [`SHOWN_REASON`] characters are shown.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+/// no more than [`MAX_REASON_CHARS`] characters are shown.
+pub(crate) struct EscapedReason<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for EscapedReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(text) = self;
-        for c in text.chars().take(SHOWN_REASON) {
+        for c in text.chars().take(MAX_REASON_CHARS) {
             match c {
                 '"' | '\'' | '\\' => write!(f, "{c}")?,
                 c => write!(f, "{}", c.escape_debug())?,
             }
         }
-        match text.chars().skip(SHOWN_REASON).count() {
+        match text.chars().skip(MAX_REASON_CHARS).count() {
             0 => Ok(()),
             more => write!(f, "… ({more} more characters)"),
         }
@@ -146,7 +146,7 @@ impl fmt::Display for Shown<'_> {
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, Shown(&self.reason))?;
+        write!(f, "{}: {}", self.code, EscapedReason(&self.reason))?;
         match self.frame {
             Some(frame) => write!(f, " (in frame type {frame:#x})"),
             None => Ok(()),
@@ -162,7 +162,7 @@ mod tests {
 
     /// The table of RFC 9000 §20.1 (and RFC 9001 §6 for the last but one).
     #[test]
-    fn codes_are_shown_by_their_registered_names() {
+    fn known_codes_are_displayed_by_their_registered_names() {
         let names = [
             "NO_ERROR",
             "INTERNAL_ERROR",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn other_codes_are_shown_as_alerts_or_numbers() {
+    fn other_codes_are_displayed_as_alerts_or_numbers() {
         for (code, shown) in [
             (0x11, "error 0x11"),
             (0xff, "error 0xff"),

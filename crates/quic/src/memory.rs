@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use smallvec::{Array, SmallVec};
 
 /// Longest ring that is kept for reuse when what it was for is over, items.
-pub(crate) const KEPT_RING: usize = 4;
+pub(crate) const MAX_RETAINED_CAPACITY: usize = 4;
 
 /// Bytes of so many items.
 #[inline]
@@ -19,17 +19,17 @@ const fn allocated<T>(items: usize) -> usize {
 }
 
 /// Bytes a ring has allocated.
-pub(crate) fn ring<T>(ring: &VecDeque<T>) -> usize {
+pub(crate) fn vec_deque<T>(ring: &VecDeque<T>) -> usize {
     allocated::<T>(ring.capacity())
 }
 
 /// Bytes a list has allocated.
-pub(crate) fn list<T>(list: &Vec<T>) -> usize {
+pub(crate) fn vec<T>(list: &Vec<T>) -> usize {
     allocated::<T>(list.capacity())
 }
 
 /// Bytes a short list has allocated, which is none while it fits in itself.
-pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
+pub(crate) fn small_vec<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() {
         allocated::<A::Item>(list.capacity())
     } else {
@@ -39,18 +39,18 @@ pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
 
 /// Bytes a hash table has allocated: it is seven eighths full at its capacity,
 /// and keeps a byte besides each entry.
-pub(crate) fn table<K, V, S>(table: &HashMap<K, V, S>) -> usize {
+pub(crate) fn hash_map<K, V, S>(table: &HashMap<K, V, S>) -> usize {
     let entry = size_of::<(K, V)>().saturating_add(1);
     (table.capacity().saturating_mul(8) / 7).saturating_mul(entry)
 }
 
 /// Bytes a map has allocated, at most.
-pub(crate) fn map<K, V>(map: &BTreeMap<K, V>) -> usize {
+pub(crate) fn btree_map<K, V>(map: &BTreeMap<K, V>) -> usize {
     tree(map.len(), size_of::<(K, V)>())
 }
 
 /// Bytes a set has allocated, at most.
-pub(crate) fn set<T>(set: &BTreeSet<T>) -> usize {
+pub(crate) fn btree_set<T>(set: &BTreeSet<T>) -> usize {
     tree(set.len(), size_of::<T>())
 }
 

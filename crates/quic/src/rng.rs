@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_fixes_the_stream() {
+    fn same_seed_gives_the_same_stream() {
         let mut a = Rng::from_seed([7; 32]);
         let mut b = Rng::from_seed([7; 32]);
         let mut c = Rng::from_seed([8; 32]);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_never_overlap_and_are_those_of_the_stream() {
+    fn draws_follow_the_chacha_stream_without_overlap() {
         let mut rng = Rng::from_seed([7; 32]);
         let mut stream = ChaCha12Rng::from_seed([7; 32]);
         for len in 0..300 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn below_reaches_every_value_evenly() {
+    fn below_is_uniform_and_below_its_bound() {
         let mut rng = Rng::from_seed([1; 32]);
         let mut seen = [0_u32; 7];
         for _ in 0..7_000 {
@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn coins_are_fair() {
+    fn coin_is_fair() {
         let mut rng = Rng::from_seed([5; 32]);
         let heads = (0..10_000).filter(|_| rng.coin()).count();
         assert!((4_800..5_200).contains(&heads), "{heads}");
     }
 
     #[test]
-    fn children_are_streams_of_their_own() {
+    fn children_differ_by_label_and_by_order() {
         let child = |label: &str, skip: usize| {
             let mut parent = Rng::from_seed([3; 32]);
             for _ in 0..skip {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_not_printed() {
+    fn debug_output_does_not_reveal_the_seed() {
         assert_eq!(format!("{:?}", Rng::from_seed([0x41; 32])), "Rng(..)");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_quic::Instant;
 use clearway_quic::connection::{Connection, ConnectionError};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::error::{Code, TransportError};
 
 use super::bells::Bells;
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     slot: Mutex<Slot>,
     pub(super) bells: Bells,
     pub(crate) link: Arc<Link>,
-    pub(crate) handle: Handle,
+    pub(crate) handle: ConnectionHandle,
     /// Memory counted for it, KiB.
     counted: AtomicU32,
     /// On the shard's dirty list.
@@ -100,7 +100,7 @@ impl Stage {
 impl Shared {
     pub(crate) fn new(
         quic: Connection,
-        handle: Handle,
+        handle: ConnectionHandle,
         link: Arc<Link>,
         http: Option<Box<Layer>>,
     ) -> Arc<Self> {

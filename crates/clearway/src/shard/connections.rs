@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clearway_quic::connection::{ConnectionError, EndpointEvent};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
@@ -52,7 +52,7 @@ pub(super) struct Connections {
     pub(super) crowd: Crowd,
     pub(super) house: Arc<House>,
     pub(super) position: Position,
-    pub(super) table: FxHashMap<Handle, Entry>,
+    pub(super) table: FxHashMap<ConnectionHandle, Entry>,
     pub(super) turns: Turns,
     pub(super) backlog: Backlog,
     /// Bytes of the backlog that are counted against the memory budget.
@@ -120,13 +120,13 @@ impl Connections {
         !self.newcomers.is_empty() || !self.turns.is_empty() && !self.outlet.is_blocked()
     }
 
-    pub(super) fn shared(&self, handle: Handle) -> Option<&Shared> {
+    pub(super) fn shared(&self, handle: ConnectionHandle) -> Option<&Shared> {
         Some(&self.table.get(&handle)?.shared)
     }
 
     /// Does something to a connection that then gets a turn, in which its end is noticed
     /// if it should panic.
-    fn visit(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
+    fn visit(&mut self, handle: ConnectionHandle, stage: Stage, act: impl FnOnce(&mut State)) {
         if let Some(shared) = self.shared(handle) {
             // Why it is gone was said when it went.
             let _ = shared.visit(stage, act);
@@ -135,7 +135,7 @@ impl Connections {
     }
 
     /// The connection gets a turn.
-    pub(super) fn mark_ready(&mut self, handle: Handle) {
+    pub(super) fn mark_ready(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.get_mut(&handle) {
             self.turns.push(handle, &mut entry.account);
         }
@@ -203,7 +203,7 @@ impl Connections {
     pub(super) fn move_to(&mut self, now: Instant, socket: WatchedSocket) {
         self.socket = socket;
         self.outlet.forget();
-        let handles: Vec<Handle> = self.table.keys().copied().collect();
+        let handles: Vec<ConnectionHandle> = self.table.keys().copied().collect();
         for handle in handles {
             self.visit(handle, Stage::Call, |state| {
                 if state.quic.role() == Role::Client
@@ -219,7 +219,7 @@ impl Connections {
 
     /// Closes every connection, and those to come.
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
-        let handles: Vec<Handle> = self.table.keys().copied().collect();
+        let handles: Vec<ConnectionHandle> = self.table.keys().copied().collect();
         for handle in handles {
             self.visit(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_quic::connection::Config;
-use clearway_quic::endpoint::{AdmissionControl, Handle};
+use clearway_quic::endpoint::{AdmissionControl, ConnectionHandle};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 
@@ -74,7 +74,7 @@ pub(super) struct Crowd {
     /// Settings for newcomers who get no more than that.
     narrow: Option<(Share, Arc<Config>)>,
     /// Idle connections, the idlest first, as they were when they were looked for.
-    idlest: VecDeque<Handle>,
+    idlest: VecDeque<ConnectionHandle>,
     /// No search for idle connections before.
     search_after: Instant,
     /// No search for memory before.
@@ -200,7 +200,7 @@ impl Connections {
     }
 
     /// The idlest connection that may be closed for a newcomer.
-    fn next_idle(&mut self, now: Instant) -> Option<Handle> {
+    fn next_idle(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let patience = self.house.crowding.evict_idle_after;
         if self.crowd.idlest.is_empty() && now >= self.crowd.search_after {
             let connections = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
@@ -229,7 +229,7 @@ impl Connections {
     }
 
     /// Ends a connection for want of room.
-    fn evict(&mut self, handle: Handle, reason: &TransportError) -> bool {
+    fn evict(&mut self, handle: ConnectionHandle, reason: &TransportError) -> bool {
         let Some(entry) = self.table.get(&handle) else {
             return false;
         };

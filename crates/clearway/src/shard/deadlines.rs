@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clearway_quic::Instant;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 
 /// One connection's place among the deadlines.
 ///
@@ -20,12 +20,17 @@ pub(super) struct Place {
 /// All connections' deadlines, in order.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    listed: BTreeSet<(Instant, Handle)>,
+    listed: BTreeSet<(Instant, ConnectionHandle)>,
 }
 
 impl Deadlines {
     /// The connection now waits for `wanted`.
-    pub(super) fn set(&mut self, handle: Handle, place: &mut Place, wanted: Option<Instant>) {
+    pub(super) fn set(
+        &mut self,
+        handle: ConnectionHandle,
+        place: &mut Place,
+        wanted: Option<Instant>,
+    ) {
         place.wanted = wanted;
         let Some(wanted) = wanted else {
             return;
@@ -40,13 +45,13 @@ impl Deadlines {
         }
     }
 
-    fn list(&mut self, handle: Handle, place: &mut Place, at: Instant) {
+    fn list(&mut self, handle: ConnectionHandle, place: &mut Place, at: Instant) {
         self.listed.insert((at, handle));
         place.listed = Some(at);
     }
 
     /// The connection is gone.
-    pub(super) fn remove(&mut self, handle: Handle, place: Place) {
+    pub(super) fn remove(&mut self, handle: ConnectionHandle, place: Place) {
         if let Some(listed) = place.listed {
             self.listed.remove(&(listed, handle));
         }
@@ -59,7 +64,7 @@ impl Deadlines {
 
     /// The next connection whose place has come up by `now`; ask
     /// [`is_due`](Self::is_due) about it.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Handle> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let (at, _) = self.listed.first()?;
         if *at > now {
             return None;
@@ -69,7 +74,12 @@ impl Deadlines {
 
     /// Whether what the connection waits for has come, after [`pop`](Self::pop);
     /// if not it is listed anew.
-    pub(super) fn is_due(&mut self, handle: Handle, place: &mut Place, now: Instant) -> bool {
+    pub(super) fn is_due(
+        &mut self,
+        handle: ConnectionHandle,
+        place: &mut Place,
+        now: Instant,
+    ) -> bool {
         place.listed = None;
         match place.wanted {
             Some(wanted) if wanted <= now => {
@@ -89,8 +99,8 @@ impl Deadlines {
 mod tests {
     use super::*;
 
-    const A: Handle = Handle(1);
-    const B: Handle = Handle(2);
+    const A: ConnectionHandle = ConnectionHandle(1);
+    const B: ConnectionHandle = ConnectionHandle(2);
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)

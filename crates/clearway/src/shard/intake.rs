@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::Received;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::connection::RecvMeta;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch, RecvError};
 use tokio::io::Interest;
 
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Intake {
     batch: RecvBatch,
     /// Whose each datagram of the batch is.
-    routes: Vec<Option<Handle>>,
+    routes: Vec<Option<ConnectionHandle>>,
     /// The system failed to receive: when to call again, ready or not.
     retry_at: Option<Instant>,
     failures: Notice,
@@ -228,8 +228,8 @@ impl Intake {
     }
 }
 
-fn received(meta: &Meta) -> Received {
-    Received {
+fn received(meta: &Meta) -> RecvMeta {
+    RecvMeta {
         remote: meta.remote,
         local_ip: meta.local_ip,
         ecn: match meta.ecn {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use clearway_quic::connection::Received;
-use clearway_quic::endpoint::{self, Handle};
+use clearway_quic::connection::RecvMeta;
+use clearway_quic::endpoint::{self, ConnectionHandle};
 use clearway_udp::DatagramSocket;
 use tokio::sync::Notify;
 
@@ -45,7 +45,7 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     /// Connections with something to do.
-    pub(super) dirty: Vec<Handle>,
+    pub(super) dirty: Vec<ConnectionHandle>,
     /// Connections that handles began.
     pub(super) begun: Vec<Arc<Shared>>,
     pub(super) strays: Strays,
@@ -262,7 +262,7 @@ impl Link {
     }
 
     /// The connection has something to do.
-    pub(crate) fn push_dirty(&self, handle: Handle) {
+    pub(crate) fn push_dirty(&self, handle: ConnectionHandle) {
         let mut inbox = self.inbox();
         inbox.dirty.push(handle);
         let first = inbox.dirty.len() == 1;
@@ -285,7 +285,7 @@ impl Link {
     }
 
     /// Whether there was room.
-    pub(super) fn push_stray(&self, from: Received, datagram: &[u8]) -> bool {
+    pub(super) fn push_stray(&self, from: RecvMeta, datagram: &[u8]) -> bool {
         let mut inbox = self.inbox();
         let taken = !inbox.dead && inbox.strays.push(from, datagram);
         drop(inbox);

@@ -132,7 +132,7 @@ impl Tally {
 mod tests {
     use super::*;
     use clearway_quic::ack::ReceivedEcn;
-    use clearway_quic::connection::Received;
+    use clearway_quic::connection::RecvMeta;
 
     fn source(n: u16) -> Source {
         let [a, b] = n.to_be_bytes();
@@ -141,7 +141,7 @@ mod tests {
 
     fn hello(n: u16) -> Stray {
         Stray {
-            from: Received {
+            from: RecvMeta {
                 remote: ([10, 0, 0, 1], 1).into(),
                 local_ip: None,
                 ecn: ReceivedEcn::NotEct,

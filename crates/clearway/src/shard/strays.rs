@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use clearway_quic::connection::Received;
+use clearway_quic::connection::RecvMeta;
 
 /// Most strays that wait for a shard; a datagram beyond is dropped and counted.
 const CAPACITY: usize = 1024;
@@ -14,7 +14,7 @@ const CAPACITY: usize = 1024;
 /// A datagram and where it came from.
 #[derive(Debug)]
 pub(super) struct Stray {
-    pub(super) from: Received,
+    pub(super) from: RecvMeta,
     pub(super) datagram: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Strays {
 
 impl Strays {
     /// Whether there was room.
-    pub(super) fn push(&mut self, from: Received, datagram: &[u8]) -> bool {
+    pub(super) fn push(&mut self, from: RecvMeta, datagram: &[u8]) -> bool {
         let room = self.waiting.len() < CAPACITY;
         if room {
             self.waiting.push_back(Stray {
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_in_order() {
-        let from = Received {
+        let from = RecvMeta {
             remote: ([127, 0, 0, 1], 1).into(),
             local_ip: None,
             ecn: ReceivedEcn::NotEct,

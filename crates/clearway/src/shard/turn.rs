@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clearway_quic::Instant;
-use clearway_quic::connection::{EndpointEvent, Received, Transmit};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::connection::{EndpointEvent, RecvMeta, Transmit};
+use clearway_quic::endpoint::ConnectionHandle;
 
 use super::Watched;
 use super::connections::Connections;
@@ -86,7 +86,7 @@ impl Connections {
     }
 
     /// Serves a connection that was queued, unless it owes too much; the time afterwards.
-    fn serve_if_due(&mut self, handle: Handle, at: Instant) -> io::Result<Instant> {
+    fn serve_if_due(&mut self, handle: ConnectionHandle, at: Instant) -> io::Result<Instant> {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(at);
         };
@@ -116,7 +116,12 @@ impl Connections {
     }
 
     /// A connection was worked on since `from`, and `moved` stream data meanwhile; the time.
-    pub(super) fn charge(&mut self, handle: Handle, from: Instant, moved: u64) -> Instant {
+    pub(super) fn charge(
+        &mut self,
+        handle: ConnectionHandle,
+        from: Instant,
+        moved: u64,
+    ) -> Instant {
         let now = self.link.clock.now();
         if let Some(entry) = self.table.get_mut(&handle) {
             let time = now.saturating_since(from);
@@ -131,7 +136,7 @@ impl Connections {
     }
 
     /// Whether what has arrived for a connection has to wait for its turn.
-    pub(super) fn has_to_wait(&mut self, handle: Handle) -> bool {
+    pub(super) fn has_to_wait(&mut self, handle: ConnectionHandle) -> bool {
         if self.backlog.has(handle) {
             return true;
         }
@@ -140,7 +145,7 @@ impl Connections {
     }
 
     /// Puts a datagram aside until its connection, which is queued, has its turn.
-    pub(super) fn keep(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
+    pub(super) fn keep(&mut self, handle: ConnectionHandle, from: RecvMeta, datagram: &[u8]) {
         let kept = self.backlog.push(handle, from, datagram);
         count(if kept {
             &self.link.counts.datagrams_deferred
@@ -311,7 +316,7 @@ impl Connections {
     }
 
     /// The connection is gone.
-    fn forget(&mut self, handle: Handle) {
+    fn forget(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.place);
             self.backlog.take(handle);

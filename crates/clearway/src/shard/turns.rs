@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 
 /// Time that a connection may use in each round: some ten small requests, or a handshake.
 pub(super) const QUANTUM: Duration = Duration::from_micros(300);
@@ -61,8 +61,8 @@ impl Account {
 /// The connections that wait for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    prompt: VecDeque<Handle>,
-    round: VecDeque<Handle>,
+    prompt: VecDeque<ConnectionHandle>,
+    round: VecDeque<ConnectionHandle>,
     /// Which round this is.
     number: u32,
     /// Turns until it is over.
@@ -94,7 +94,7 @@ impl Turns {
     }
 
     /// The connection gets a turn.
-    pub(super) fn push(&mut self, handle: Handle, account: &mut Account) {
+    pub(super) fn push(&mut self, handle: ConnectionHandle, account: &mut Account) {
         if account.queue.is_some() {
             return;
         }
@@ -118,12 +118,12 @@ impl Turns {
     }
 
     /// The next connection to be served as soon as possible.
-    pub(super) fn pop_prompt(&mut self) -> Option<Handle> {
+    pub(super) fn pop_prompt(&mut self) -> Option<ConnectionHandle> {
         self.prompt.pop_front()
     }
 
     /// The next connection of the round.
-    pub(super) fn pop_round(&mut self) -> Option<Handle> {
+    pub(super) fn pop_round(&mut self) -> Option<ConnectionHandle> {
         if self.left == 0 {
             self.begin_round();
         }
@@ -134,7 +134,7 @@ impl Turns {
 
     /// What becomes of the connection that was popped. A prompt one may have used its
     /// quantum since it was queued; it is served in turns if others wait.
-    pub(super) fn popped(&mut self, handle: Handle, account: &mut Account) -> Due {
+    pub(super) fn popped(&mut self, handle: ConnectionHandle, account: &mut Account) -> Due {
         account.queue = None;
         let alone = self.is_empty();
         if alone || self.has_quantum(account) {
@@ -167,7 +167,7 @@ impl Turns {
     }
 
     #[cfg(test)]
-    pub(super) fn times_queued(&self, handle: Handle) -> usize {
+    pub(super) fn times_queued(&self, handle: ConnectionHandle) -> usize {
         let all = self.prompt.iter().chain(&self.round);
         all.filter(|queued| **queued == handle).count()
     }
@@ -214,14 +214,15 @@ mod tests {
         }
 
         fn push(&mut self, n: usize) {
-            self.turns.push(Handle(n as u64), &mut self.accounts[n]);
+            self.turns
+                .push(ConnectionHandle(n as u64), &mut self.accounts[n]);
         }
 
         fn charge(&mut self, n: usize, time: Duration, moved: u64) {
             self.turns.charge(&mut self.accounts[n], time, moved);
         }
 
-        fn due(&mut self, handle: Handle) -> Due {
+        fn due(&mut self, handle: ConnectionHandle) -> Due {
             let n = handle.0 as usize;
             self.turns.popped(handle, &mut self.accounts[n])
         }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::RandomGenerator;
-use clearway_quic::connection::{Config, Connect, Connection, Received};
+use clearway_quic::connection::{Config, ConnectOptions, Connection, RecvMeta};
 use clearway_quic::crypto::{
     ClientCrypto, Identity, ReplayFilter, ResetKey, ServerCrypto, TokenKey,
 };
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Limits, ServerConfig};
+use clearway_quic::endpoint::{DatagramEvent, Endpoint, EndpointConfig, Limits, ServerConfig};
 use clearway_quic::rng::Rng;
 use clearway_recovery::congestion::Algorithm;
 
@@ -92,7 +92,7 @@ impl Pair {
             rng.child("server"),
         );
         let now = Instant::from_nanos(1);
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote: ([10, 0, 0, 2], 443).into(),
             local_ip: None,
             server_name: "localhost".try_into().expect("a name"),
@@ -108,7 +108,7 @@ impl Pair {
             for datagram in train[..sent.len].chunks_mut(segment) {
                 if server.is_none() {
                     let arrival = listener.receive(now, 0, from, datagram, &mut Vec::new());
-                    let Arrival::Incoming(incoming) = arrival else {
+                    let DatagramEvent::Incoming(incoming) = arrival else {
                         panic!("{arrival:?}");
                     };
                     server = Some(listener.accept(now, *incoming).expect("accepts").1);
@@ -149,7 +149,7 @@ impl Pair {
             let segment = sent.segment.unwrap_or(sent.len);
             for datagram in self.train[..sent.len].chunks_mut(segment) {
                 self.packets += 1;
-                let from = Received {
+                let from = RecvMeta {
                     remote: (address, if from_server { 443 } else { 5000 }).into(),
                     ..received(address)
                 };
@@ -160,8 +160,8 @@ impl Pair {
     }
 }
 
-fn received(address: [u8; 4]) -> Received {
-    Received {
+fn received(address: [u8; 4]) -> RecvMeta {
+    RecvMeta {
         remote: (address, 5000).into(),
         local_ip: None,
         ecn: ReceivedEcn::NotEct,

@@ -240,7 +240,7 @@ impl LocalCids {
     /// Bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {
-        memory::short_list(&self.issued).saturating_add(memory::ring(&self.changes))
+        memory::small_vec(&self.issued).saturating_add(memory::vec_deque(&self.changes))
     }
 
     /// Those the peer may hold after it obeyed our Retire Prior To.

@@ -291,10 +291,10 @@ impl RemoteCids {
     /// Bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {
-        memory::short_list(&self.held)
-            .saturating_add(memory::short_list(&self.seen))
-            .saturating_add(memory::short_list(&self.retiring))
-            .saturating_add(memory::short_list(&self.wanting))
+        memory::small_vec(&self.held)
+            .saturating_add(memory::small_vec(&self.seen))
+            .saturating_add(memory::small_vec(&self.retiring))
+            .saturating_add(memory::small_vec(&self.wanting))
     }
 
     fn of(&self, path: PathId) -> Option<&Held> {

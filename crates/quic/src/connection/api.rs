@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_recovery::limit::Limit;
 
-use super::life::{ConnectionError, Handshake, Life};
 use super::migration::MigrateError;
+use super::state::{ConnectionError, HandshakeState, LifecycleState};
 use super::{Connection, Event, UpdateKeysError};
 use crate::datagram::SendDatagramError;
 use crate::stream::{Directionality, Priority, ReadError, SendProgress, StreamId, WriteError};
@@ -25,25 +25,25 @@ impl Connection {
     /// Whether TLS is still running.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        self.life.handshake == Handshake::Running
+        self.lifecycle.handshake == HandshakeState::Running
     }
 
     /// Whether both ends know that the handshake is complete.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.life.handshake == Handshake::Confirmed
+        self.lifecycle.handshake == HandshakeState::Confirmed
     }
 
     /// Why the connection ended, if it has.
     #[must_use]
     pub fn error(&self) -> Option<&ConnectionError> {
-        self.life.error.as_deref()
+        self.lifecycle.error.as_deref()
     }
 
     /// Whether the endpoint may forget the connection.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        matches!(self.life.state, Life::Drained)
+        matches!(self.lifecycle.state, LifecycleState::Drained)
     }
 
     /// The peer's address on the active path.
@@ -94,7 +94,7 @@ impl Connection {
     #[must_use]
     pub fn has_readable_zero_rtt(&self) -> bool {
         self.role == Role::Server
-            && self.life.handshake == Handshake::Running
+            && self.lifecycle.handshake == HandshakeState::Running
             && self.keys.zero_rtt.is_some()
     }
 
@@ -212,7 +212,7 @@ impl Connection {
     pub fn read(&mut self, id: StreamId, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let read = self.frames.streams.read(id, buffer);
         if let Ok(Some(len)) = read {
-            self.reports.trace.read(id, len);
+            self.reports.trace.stream_read(id, len);
         }
         read
     }
@@ -224,7 +224,7 @@ impl Connection {
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         let chunk = self.frames.streams.read_chunk(id, max);
         if let Ok(Some(bytes)) = &chunk {
-            self.reports.trace.read(id, bytes.len());
+            self.reports.trace.stream_read(id, bytes.len());
         }
         chunk
     }
@@ -285,7 +285,7 @@ impl Connection {
             | Limit::ConnectionFlowControl
             | Limit::StreamFlowControl
             | Limit::StreamLimit
-            | Limit::Application => self.frames.want_data(),
+            | Limit::Application => self.frames.has_pending_data(),
         }
     }
 
@@ -300,7 +300,7 @@ impl Connection {
     /// See [`UpdateKeysError`].
     pub fn update_keys(&mut self, now: Instant) -> Result<(), UpdateKeysError> {
         self.begin_trace(now);
-        if self.life.handshake != Handshake::Confirmed {
+        if self.lifecycle.handshake != HandshakeState::Confirmed {
             return Err(UpdateKeysError::HandshakeNotConfirmed);
         }
         let Some(keys) = &mut self.keys.one_rtt else {
@@ -308,7 +308,7 @@ impl Connection {
         };
         keys.initiate_update(now)
             .map_err(|_| UpdateKeysError::TooSoon)?;
-        self.reports.key_phase(now, false);
+        self.reports.key_updated(now, false);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::wire::PacketKind;
 
 /// Where a received datagram came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct RecvMeta {
     /// The sender's address.
     pub remote: SocketAddr,
     /// The local address it was sent to, where the platform tells.
@@ -18,8 +18,8 @@ pub struct Received {
     pub ecn: ReceivedEcn,
 }
 
-impl From<&Received> for Addresses {
-    fn from(from: &Received) -> Self {
+impl From<&RecvMeta> for Addresses {
+    fn from(from: &RecvMeta) -> Self {
         Self {
             remote: from.remote,
             local_ip: from.local_ip,
@@ -31,11 +31,11 @@ impl From<&Received> for Addresses {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
-    pub(crate) from: Received,
+    pub(crate) from: RecvMeta,
 }
 
 /// A packet that authenticated.
-pub(crate) struct Packet<'a> {
+pub(crate) struct AuthenticatedPacket<'a> {
     pub(crate) kind: PacketKind,
     pub(crate) number: u64,
     /// Key generation that opened it (1-RTT), for ACKs in it.
@@ -45,5 +45,5 @@ pub(crate) struct Packet<'a> {
     pub(crate) datagram_len: usize,
     /// When it arrived: before now if it waited for its keys.
     pub(crate) arrived: Instant,
-    pub(crate) from: Received,
+    pub(crate) from: RecvMeta,
 }

@@ -1,6 +1,6 @@
 //! What a connection buffers, for whoever shares memory out among many.
 
-use super::kept::Kept;
+use super::reusable::Reusable;
 use super::{Connection, Event};
 
 impl Connection {
@@ -47,11 +47,11 @@ impl Connection {
     }
 
     /// Frees all that only an open connection needs.
-    pub(super) fn let_go(&mut self) {
+    pub(super) fn free_resources(&mut self) {
         self.frames.abandon();
         self.undecryptable = Default::default();
         self.network.recovery.abandon();
-        self.outcome = Kept::default();
+        self.outcome = Reusable::default();
         self.tls.free();
         self.reports
             .events

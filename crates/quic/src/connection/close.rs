@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Connection;
-use super::life::{Close, ConnectionError};
+use super::state::{CloseReason, ConnectionError};
 use crate::Instant;
 use crate::error::TransportError;
 use crate::wire::cursor::VARINT_MAX;
@@ -15,7 +15,7 @@ impl Connection {
     /// Does nothing on a connection that has ended already.
     pub fn close(&mut self, now: Instant, code: u64, reason: &[u8]) {
         self.begin_trace(now);
-        let close = Close::Application {
+        let close = CloseReason::Application {
             code: code.min(VARINT_MAX),
             reason: reason.to_vec(),
         };
@@ -33,29 +33,29 @@ impl Connection {
     pub fn abort(&mut self, now: Instant, error: TransportError) {
         self.begin_trace(now);
         self.fail(now, error);
-        self.let_go();
+        self.free_resources();
     }
 
     /// The peer broke the protocol, or we did.
     pub(crate) fn fail(&mut self, now: Instant, error: TransportError) {
-        self.start_closing(now, Close::Transport(error));
+        self.start_closing(now, CloseReason::Transport(error));
     }
 
-    fn start_closing(&mut self, now: Instant, close: Close) {
-        if self.life.is_open() {
+    fn start_closing(&mut self, now: Instant, close: CloseReason) {
+        if self.lifecycle.is_open() {
             let until = now + self.drain_period();
-            self.life.close(now, close, until, &mut self.reports);
+            self.lifecycle.close(now, close, until, &mut self.reports);
         }
     }
 
     /// The peer closed or reset the connection: answer nothing more.
     pub(super) fn on_peer_close(&mut self, now: Instant, error: ConnectionError) {
         let until = now + self.drain_period();
-        self.life.drain(now, error, until, &mut self.reports);
+        self.lifecycle.drain(now, error, until, &mut self.reports);
     }
 
     pub(super) fn end_silently(&mut self, now: Instant, error: ConnectionError) {
-        self.life.end_silently(now, error, &mut self.reports);
+        self.lifecycle.end_silently(now, error, &mut self.reports);
     }
 
     /// Three PTOs (RFC 9000 §10.2).

@@ -1,7 +1,7 @@
 //! Frames of the connection itself: HANDSHAKE_DONE, NEW_TOKEN, ACK_FREQUENCY.
 
-use super::content::SentFrame;
-use super::frequency::AckFrequencyRequest;
+use super::ack_frequency::AckFrequencyRequest;
+use super::sent_frame::SentFrame;
 use crate::wire::{Frame, Writer};
 
 /// Control frames of the connection itself that wait to be sent.
@@ -26,7 +26,7 @@ impl Control {
     }
 
     /// Asks the peer to acknowledge otherwise.
-    pub(super) fn ask(&mut self, request: AckFrequencyRequest) {
+    pub(super) fn request_ack_frequency(&mut self, request: AckFrequencyRequest) {
         self.ack_frequency = Some(request);
         self.ack_frequency_due = true;
     }

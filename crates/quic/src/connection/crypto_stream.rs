@@ -225,8 +225,8 @@ impl CryptoStream {
     )]
     pub(crate) fn memory(&self) -> usize {
         self.receive.buffered()
-            + memory::map(&self.receive.pieces)
-            + memory::ring(&self.send.data)
+            + memory::btree_map(&self.receive.pieces)
+            + memory::vec_deque(&self.send.data)
             + self.send.lost.memory()
             + self.send.acked.memory()
     }
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_bytes_are_sent_again_before_new_ones() {
+    fn lost_crypto_bytes_are_retransmitted_before_new_ones() {
         let mut stream = CryptoStream::default();
         stream.write(b"abcdefgh");
         assert_eq!(sent(&mut stream, 3), Some((0, b"abc".to_vec())));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_in_any_order_are_read_once_in_order() {
+    fn crypto_data_in_any_order_is_read_once_in_order() {
         let mut stream = CryptoStream::default();
         for (offset, data) in [
             (4, &b"ef"[..]),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn crypto_flood_is_bounded() {
+    fn crypto_data_beyond_the_bound_is_crypto_buffer_exceeded() {
         for (space, max) in [
             (Space::Initial, 16 << 10),
             (Space::Handshake, 64 << 10),
@@ -345,7 +345,7 @@ mod tests {
 
     /// Any length is taken as long as it comes in order.
     #[test]
-    fn crypto_data_in_order_has_no_bound_of_its_own() {
+    fn crypto_data_in_order_is_unlimited() {
         let mut stream = CryptoStream::default();
         for i in 0..100 {
             let offset = i * 1_000;
@@ -362,7 +362,7 @@ mod tests {
         /// Whatever is lost, acknowledged or asked for again, in whatever order:
         /// every byte goes out until it is acknowledged, and none but those.
         #[test]
-        fn every_byte_is_sent_until_it_is_acknowledged(
+        fn every_crypto_byte_is_retransmitted_until_acknowledged(
             steps in proptest::collection::vec((0..5_u8, any::<prop::sample::Index>(), 1..40_usize), 1..120),
         ) {
             let mut stream = CryptoStream::default();

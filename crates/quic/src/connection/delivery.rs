@@ -2,13 +2,13 @@
 
 use clearway_recovery::{Outcome, Recovery, Space};
 
-use super::arrival::Packet;
-use super::content::Content;
-use super::frequency::AckFrequencyRequest;
+use super::ack_frequency::AckFrequencyRequest;
+use super::arrival::AuthenticatedPacket;
 use super::keyring::space_of;
-use super::life::Handshake;
 use super::network::{Context, Network};
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
+use super::sent_frame::SentFrames;
+use super::state::HandshakeState;
 use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
@@ -25,14 +25,14 @@ impl Network {
     pub(super) fn on_ack(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut Outcome<Content>,
-        packet: &Packet<'_>,
+        outcome: &mut Outcome<SentFrames>,
+        packet: &AuthenticatedPacket<'_>,
         ack: &Ack<'_>,
     ) -> Result<bool, TransportError> {
         let space = space_of(packet.kind);
         // What the packet waited here for its keys is not the path's either
         // (RFC 9002 §5.3).
-        let delay = Peer::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
+        let delay = PeerParameters::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
         let before = self.recovery.largest_acked(space);
         self.recovery
             .on_ack(space, ack.ranges(), delay, cx.now, outcome)
@@ -56,7 +56,7 @@ impl Network {
     pub(super) fn on_recovery_timeout(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut Outcome<Content>,
+        outcome: &mut Outcome<SentFrames>,
     ) {
         let pending = self.recovery.pending();
         cx.reports.trace.timer_expired(cx.now, pending);
@@ -66,15 +66,15 @@ impl Network {
 
     /// Has recovery give packets up, and sends anew what they carried. That they
     /// are gone says nothing of the path.
-    pub(super) fn withdraw(
+    pub(super) fn abandon_packets(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut Outcome<Content>,
-        give_up: impl FnOnce(&mut Recovery<Content>, &mut Outcome<Content>),
+        outcome: &mut Outcome<SentFrames>,
+        give_up: impl FnOnce(&mut Recovery<SentFrames>, &mut Outcome<SentFrames>),
     ) {
         give_up(&mut self.recovery, outcome);
         for lost in outcome.lost.drain(..) {
-            cx.reports.trace.lost(cx.now, &lost);
+            cx.reports.trace.packet_lost(cx.now, &lost);
             for frame in lost.content {
                 let counters = &mut cx.reports.counters;
                 cx.frames.on_lost(lost.space, &frame, counters);
@@ -85,16 +85,20 @@ impl Network {
 
     /// The server refused 0-RTT: its packets are gone, and their frames with them
     /// (RFC 9001 §4.6.2).
-    pub(super) fn forget_zero_rtt(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<Content>) {
+    pub(super) fn discard_zero_rtt_packets(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome<SentFrames>,
+    ) {
         self.recovery.on_zero_rtt_rejected(cx.now, outcome);
         for lost in &outcome.lost {
-            cx.reports.trace.lost(cx.now, lost);
+            cx.reports.trace.packet_lost(cx.now, lost);
         }
         outcome.clear();
     }
 
     /// Applies what recovery found and empties it.
-    pub(super) fn apply(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<Content>) {
+    pub(super) fn apply(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<SentFrames>) {
         let now = cx.now;
         for acked in outcome.acked.drain(..) {
             if let Some(path) = self.paths.get_mut(acked.path) {
@@ -114,7 +118,7 @@ impl Network {
         for lost in outcome.lost.drain(..) {
             let counters = &mut cx.reports.counters;
             counters.packets_lost.count(u64::from(!lost.mtu_probe));
-            cx.reports.trace.lost(now, &lost);
+            cx.reports.trace.packet_lost(now, &lost);
             if let Some(path) = self.paths.get_mut(lost.path) {
                 path.ecn.on_lost(u64::from(lost.ect));
                 let change = if lost.mtu_probe {
@@ -135,21 +139,21 @@ impl Network {
         }
         cx.reports.counters.spurious_losses.count(outcome.spurious);
         outcome.clear();
-        self.follow_window(cx);
+        self.on_window_change(cx);
     }
 
     /// Buffers and the peer's ACKs follow the window; traces see the new figures.
-    fn follow_window(&mut self, cx: &mut Context<'_>) {
+    fn on_window_change(&mut self, cx: &mut Context<'_>) {
         let path = self.active_recovery();
         cx.frames.streams.set_send_window_hint(path.window());
         if cx.config.ack_frequency
-            && cx.handshake == Handshake::Confirmed
+            && cx.handshake == HandshakeState::Confirmed
             && let Some(peer) = cx.peer
         {
             let last = cx.frames.control.ack_frequency;
             if let Some(request) = AckFrequencyRequest::after(last, peer, path) {
                 let longest = request.longest_ack_delay(peer);
-                cx.frames.control.ask(request);
+                cx.frames.control.request_ack_frequency(request);
                 self.recovery.set_max_ack_delay(longest);
             }
         }
@@ -163,7 +167,7 @@ impl Network {
         cx: &mut Context<'_>,
         space: Space,
         ack: &Ack<'_>,
-        outcome: &Outcome<Content>,
+        outcome: &Outcome<SentFrames>,
     ) {
         let Some(largest) = outcome.newly_acked.largest else {
             return;

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::net::SocketAddr;
 
-use super::life::ConnectionError;
+use super::state::ConnectionError;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::stream::StreamEvent;
 

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use clearway_recovery::Space;
 
-use super::arrival::Packet;
+use super::arrival::AuthenticatedPacket;
 use super::keyring::space_of;
-use super::life::{ConnectionError, Handshake};
+use super::state::{ConnectionError, HandshakeState};
 use super::work::{self, UsefulWork};
 use super::{Connection, Event};
 use crate::Instant;
@@ -22,7 +22,7 @@ impl Connection {
     pub(super) fn on_frame(
         &mut self,
         now: Instant,
-        packet: &Packet<'_>,
+        packet: &AuthenticatedPacket<'_>,
         frame: &Frame<'_>,
     ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
@@ -36,11 +36,11 @@ impl Connection {
                 fin,
                 data,
             } => {
-                self.timers.silence.end();
+                self.timers.silence.on_stream_data();
                 if self.frames.streams.on_stream(id, offset, fin, data)? {
                     return Ok(());
                 }
-                self.charge(now, work::price_of_repeat(data.len()))
+                self.charge(now, work::cost_of_repeat(data.len()))
             }
             Frame::ResetStream {
                 id,
@@ -170,14 +170,14 @@ impl Connection {
     fn on_ack(
         &mut self,
         now: Instant,
-        packet: &Packet<'_>,
+        packet: &AuthenticatedPacket<'_>,
         ack: &Ack<'_>,
     ) -> Result<(), TransportError> {
         let (network, mut cx, outcome) = self.network_parts(now);
         if network.on_ack(&mut cx, outcome, packet, ack)? {
             return Ok(());
         }
-        self.charge(now, work::price_of_ranges(ack.range_count()))
+        self.charge(now, work::cost_of_ranges(ack.range_count()))
     }
 
     /// Charges work that the peer asked for without progress.
@@ -198,8 +198,8 @@ impl Connection {
     }
 
     fn on_handshake_done(&mut self, now: Instant) {
-        if self.life.handshake == Handshake::Complete {
-            self.confirm(now);
+        if self.lifecycle.handshake == HandshakeState::Complete {
+            self.confirm_handshake(now);
         }
     }
 

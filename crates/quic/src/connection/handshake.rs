@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use clearway_recovery::Space;
 
-use super::life::{ConnectionError, Handshake};
 use super::parameters::limits_of;
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
+use super::state::{ConnectionError, HandshakeState};
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::count::Count;
@@ -49,20 +49,20 @@ impl Connection {
         let (keys, reports) = (&mut self.keys, &mut self.reports);
         self.tls
             .drain(now, self.config.key_update_after, spaces, keys, reports);
-        self.take_peer_parameters(now)?;
-        self.take_early_keys();
-        self.sync_recovery(now);
+        self.apply_peer_parameters(now)?;
+        self.install_zero_rtt_keys();
+        self.update_pto_context(now);
         let finished = self.tls.has_finished() && self.keys.one_rtt.is_some();
-        if self.life.handshake == Handshake::Running && finished {
-            self.complete(now)?;
+        if self.lifecycle.handshake == HandshakeState::Running && finished {
+            self.complete_handshake(now)?;
         }
         Ok(())
     }
 
     /// A server can open 0-RTT packets once the ClientHello has been read.
-    fn take_early_keys(&mut self) {
+    fn install_zero_rtt_keys(&mut self) {
         if self.role == Role::Server
-            && self.life.handshake == Handshake::Running
+            && self.lifecycle.handshake == HandshakeState::Running
             && self.keys.awaits_zero_rtt()
             && let Some(session) = &self.tls.session
         {
@@ -92,7 +92,7 @@ impl Connection {
     }
 
     /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
-    fn take_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
+    fn apply_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
         let Some(peer) = self.tls.take_peer_parameters(self.role)? else {
             return Ok(());
         };
@@ -110,7 +110,8 @@ impl Connection {
             .local_cids
             .set_peer_limit(peer.active_connection_id_limit);
         self.tls.grease_quic_bit = self.config.grease && peer.grease_quic_bit;
-        self.timers.agree_on_idle(now, peer.max_idle_timeout);
+        self.timers
+            .negotiate_idle_timeout(now, peer.max_idle_timeout);
         self.network
             .recovery
             .set_max_ack_delay(Duration::from_millis(peer.max_ack_delay));
@@ -118,21 +119,21 @@ impl Connection {
             .datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
-        self.tls.peer = Some(Peer::new(&peer));
+        self.tls.peer = Some(PeerParameters::new(&peer));
         self.network.paths.set_peer_limit(max_payload);
         self.trace_peer_parameters(now);
         Ok(())
     }
 
     /// TLS has finished here (RFC 9001 §4.1.1).
-    fn complete(&mut self, now: Instant) -> Result<(), TransportError> {
+    fn complete_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.peer.is_none() {
             return Err(TransportError::new(
                 Code::crypto(MISSING_EXTENSION),
                 "no transport parameters in the TLS handshake",
             ));
         }
-        self.life.handshake = Handshake::Complete;
+        self.lifecycle.handshake = HandshakeState::Complete;
         self.tls.fill_summary();
         self.trace_complete(now);
         self.last_activity = now;
@@ -141,9 +142,9 @@ impl Connection {
         self.issue_cids();
         if self.role == Role::Server {
             self.frames.control.on_handshake_done();
-            self.confirm(now);
+            self.confirm_handshake(now);
         }
-        self.sync_recovery(now);
+        self.update_pto_context(now);
         Ok(())
     }
 
@@ -166,7 +167,7 @@ impl Connection {
         }
         // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
         let (network, mut cx, outcome) = self.network_parts(now);
-        network.forget_zero_rtt(&mut cx, outcome);
+        network.discard_zero_rtt_packets(&mut cx, outcome);
         self.frames.streams.on_zero_rtt_rejected();
         if let Some(peer) = &self.tls.peer_parameters(self.role) {
             self.frames.streams.set_peer_limits(limits_of(peer));
@@ -175,14 +176,15 @@ impl Connection {
     }
 
     /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
-    pub(super) fn confirm(&mut self, now: Instant) {
-        self.life.handshake = Handshake::Confirmed;
-        self.reports.state(now, ConnectionState::HandshakeConfirmed);
+    pub(super) fn confirm_handshake(&mut self, now: Instant) {
+        self.lifecycle.handshake = HandshakeState::Confirmed;
+        self.reports
+            .state_changed(now, ConnectionState::HandshakeConfirmed);
         self.discard_keys(now, Space::Handshake);
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_handshake_confirmed();
         }
-        self.sync_recovery(now);
+        self.update_pto_context(now);
         self.network.on_confirmed(now, self.tls.peer.as_ref());
         self.reports
             .endpoint_events
@@ -200,7 +202,7 @@ impl Connection {
 
     /// The peer's transport parameters are in force.
     fn trace_peer_parameters(&mut self, now: Instant) {
-        if self.reports.trace.is_on()
+        if self.reports.trace.is_enabled()
             && let Some(parameters) = &self.tls.peer_parameters(self.role)
         {
             let remote = true;
@@ -211,7 +213,8 @@ impl Connection {
 
     /// The application protocol is chosen, and the handshake is complete.
     fn trace_complete(&mut self, now: Instant) {
-        self.reports.state(now, ConnectionState::HandshakeComplete);
+        self.reports
+            .state_changed(now, ConnectionState::HandshakeComplete);
         if let Some(alpn) = &self.tls.summary.alpn {
             self.reports.trace(now, || TraceEvent::AlpnChosen(alpn));
         }
@@ -225,15 +228,15 @@ impl Connection {
             .discard_space(now, space, keys, frames, &mut self.reports);
     }
 
-    pub(super) fn sync_recovery(&mut self, now: Instant) {
+    pub(super) fn update_pto_context(&mut self, now: Instant) {
         let progress = self.progress();
-        self.network.sync(now, progress);
+        self.network.update_pto_context(now, progress);
     }
 
     /// The server's first packet bounds the round trip, even if the ACK of
     /// ours was lost: it can't have come sooner. Not a sample, but a better
     /// guess than 333 ms, which after a loss cost a second (RFC 9002 §6.2.2).
-    pub(super) fn guess_round_trip(&mut self, now: Instant) {
+    pub(super) fn bound_initial_rtt(&mut self, now: Instant) {
         let waited = now - self.network.recovery.limits().started();
         if self.tls.peer_cid.is_none() && waited < self.network.active_recovery().rtt().smoothed() {
             self.network
@@ -280,7 +283,7 @@ impl Connection {
         self.frames.remote_cids.replace_first(scid);
         self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
         let (network, mut cx, outcome) = self.network_parts(now);
-        network.withdraw(&mut cx, outcome, |recovery, out| {
+        network.abandon_packets(&mut cx, outcome, |recovery, out| {
             recovery.on_retry(now, out);
         });
         let space = self.frames.spaces.get_mut(Space::Initial);

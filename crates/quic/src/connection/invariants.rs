@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use clearway_recovery::{PathRecovery, Space};
 
 use super::Connection;
-use super::life::Handshake;
-use super::network::may_speak;
+use super::network::can_send;
 use super::space::SPACES;
+use super::state::HandshakeState;
 use crate::cid::ConnectionId;
 use crate::cid::remote::RemoteCids;
 use crate::path::Path;
@@ -23,20 +23,22 @@ impl Connection {
     /// If anything does not hold.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
-        if !self.life.is_open() {
+        if !self.lifecycle.is_open() {
             return;
         }
         self.network.recovery.check_invariants();
         self.check_paths();
         // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
         // peer, whose own timer runs, issues one (RFC 9000 §9.5).
-        let blocked = self.network.is_amplification_blocked(self.life.handshake);
-        if blocked || !may_speak(self.network.paths.active(), &self.frames) {
+        let blocked = self
+            .network
+            .is_amplification_blocked(self.lifecycle.handshake);
+        if blocked || !can_send(self.network.paths.active(), &self.frames) {
             return;
         }
         // What a server sends after its flight has no timer (RFC 9002 §6.2.1)
         // until the client, whose timer runs, has finished the handshake.
-        if !self.is_client() && self.life.handshake == Handshake::Running {
+        if !self.is_client() && self.lifecycle.handshake == HandshakeState::Running {
             return;
         }
         if let Some(what) = self.waiting() {
@@ -50,7 +52,7 @@ impl Connection {
                 "{:?}: {what} waits and no timer will send it: {:?}, {:?}, \
                  {} of {} bytes in flight, path {:?}",
                 self.role,
-                self.life.handshake,
+                self.lifecycle.handshake,
                 self.network.limit(),
                 self.network.active_recovery().in_flight(),
                 self.network.active_recovery().window(),
@@ -114,7 +116,7 @@ impl Connection {
             if state.ping {
                 return Some("PING");
             }
-            (space == Space::Data && self.frames.want_data()).then(|| self.waiting_data())
+            (space == Space::Data && self.frames.has_pending_data()).then(|| self.waiting_data())
         })
     }
 

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use clearway_recovery::Space;
 
-use super::life::Handshake;
+use super::state::HandshakeState;
 use crate::crypto::{Direction, Keys, OneRttKeys};
 use crate::error::{Code, TransportError};
 use crate::wire::PacketKind;
@@ -33,7 +33,7 @@ pub(crate) struct Keyring {
 }
 
 /// A packet that opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenedPacket {
     pub(super) number: u64,
     /// Where its payload is in the packet.
     pub(super) payload: Range<usize>,
@@ -84,7 +84,7 @@ impl Keyring {
 
     /// Whether packets of this type can be opened now.
     #[inline]
-    pub(super) fn can_open(&self, kind: PacketKind, handshake: Handshake) -> bool {
+    pub(super) fn can_open(&self, kind: PacketKind, handshake: HandshakeState) -> bool {
         match kind {
             PacketKind::Initial => self.initial.is_some(),
             PacketKind::Handshake => self.handshake.is_some(),
@@ -93,7 +93,7 @@ impl Keyring {
             // the handshake is complete.
             PacketKind::OneRtt => {
                 self.one_rtt.is_some()
-                    && (self.role == Role::Client || handshake != Handshake::Running)
+                    && (self.role == Role::Client || handshake != HandshakeState::Running)
             }
         }
     }
@@ -110,7 +110,7 @@ impl Keyring {
         number_at: usize,
         largest: Option<u64>,
         packet: &mut [u8],
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let direction = match kind {
             PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.remote),
             PacketKind::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
@@ -135,7 +135,7 @@ impl Keyring {
             return Ok(None);
         };
         header.check_reserved()?;
-        Ok(Some(Opened {
+        Ok(Some(OpenedPacket {
             number,
             payload: header.header_len..header.header_len.saturating_add(len),
             generation: 0,
@@ -148,7 +148,7 @@ impl Keyring {
         number_at: usize,
         largest: Option<u64>,
         packet: &mut [u8],
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let Some(keys) = &mut self.one_rtt else {
             return Ok(None);
         };
@@ -169,7 +169,7 @@ impl Keyring {
             (true, true) => Some(KeyUpdate::Initiated),
             (true, false) => Some(KeyUpdate::Answered),
         };
-        Ok(Some(Opened {
+        Ok(Some(OpenedPacket {
             number,
             payload: header.header_len..header.header_len.saturating_add(opened.len),
             generation: opened.generation,
@@ -270,7 +270,7 @@ impl Keyring {
 
     /// Whether Initial and Handshake keys are gone for good.
     #[inline]
-    pub(super) fn early_are_discarded(&self) -> bool {
+    pub(super) fn are_early_discarded(&self) -> bool {
         self.initial_discarded && self.handshake_discarded
     }
 

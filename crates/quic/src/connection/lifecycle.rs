@@ -2,8 +2,8 @@
 //! (RFC 9000 §10, RFC 9001 §4.1).
 
 use super::events::{EndpointEvent, Event};
-use super::life::{Close, Closing, ConnectionError, Handshake, Life};
 use super::reports::Reports;
+use super::state::{CloseReason, Closing, ConnectionError, HandshakeState, LifecycleState};
 use crate::Instant;
 use crate::event::{ConnectionState, TraceEvent};
 use crate::wire::{PacketKind, Writer, frame};
@@ -11,8 +11,8 @@ use crate::wire::{PacketKind, Writer, frame};
 /// A connection's way from the first packet to the last.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    pub(super) handshake: Handshake,
-    pub(super) state: Life,
+    pub(super) handshake: HandshakeState,
+    pub(super) state: LifecycleState,
     /// Why it ended.
     pub(super) error: Option<Box<ConnectionError>>,
 }
@@ -20,8 +20,8 @@ pub(crate) struct Lifecycle {
 impl Lifecycle {
     pub(super) fn new() -> Self {
         Self {
-            handshake: Handshake::Running,
-            state: Life::Open,
+            handshake: HandshakeState::Running,
+            state: LifecycleState::Open,
             error: None,
         }
     }
@@ -36,14 +36,14 @@ impl Lifecycle {
     pub(super) fn close(
         &mut self,
         now: Instant,
-        close: Close,
+        close: CloseReason,
         until: Instant,
         reports: &mut Reports,
     ) {
         self.end(now, close.as_error(), reports);
         self.state
-            .advance(Life::Closing(Closing::new(close, until)));
-        reports.state(now, ConnectionState::Closing);
+            .advance(LifecycleState::Closing(Closing::new(close, until)));
+        reports.state_changed(now, ConnectionState::Closing);
     }
 
     /// The peer closed or reset: says nothing more, and is over at `until`
@@ -56,8 +56,8 @@ impl Lifecycle {
         reports: &mut Reports,
     ) {
         self.end(now, error, reports);
-        self.state.advance(Life::Draining { until });
-        reports.state(now, ConnectionState::Draining);
+        self.state.advance(LifecycleState::Draining { until });
+        reports.state_changed(now, ConnectionState::Draining);
     }
 
     /// Ends without a word: nobody is there, or nobody would understand.
@@ -73,9 +73,9 @@ impl Lifecycle {
 
     /// Nothing of it is on its way any more.
     pub(super) fn on_drained(&mut self, now: Instant, reports: &mut Reports) {
-        if self.state.advance(Life::Drained) {
+        if self.state.advance(LifecycleState::Drained) {
             reports.endpoint_events.push_back(EndpointEvent::Drained);
-            reports.state(now, ConnectionState::Closed);
+            reports.state_changed(now, ConnectionState::Closed);
         }
     }
 
@@ -93,7 +93,7 @@ impl Lifecycle {
     /// While closing, a packet may be the peer's own CONNECTION_CLOSE; any other is
     /// answered with ours at a limited rate.
     pub(super) fn on_datagram_while_closing(&mut self) {
-        if let Life::Closing(closing) = &mut self.state {
+        if let LifecycleState::Closing(closing) = &mut self.state {
             closing.on_packet();
         }
     }
@@ -101,32 +101,36 @@ impl Lifecycle {
     /// Whether CONNECTION_CLOSE is due, taken as sent.
     pub(super) fn take_close_due(&mut self) -> bool {
         match &mut self.state {
-            Life::Closing(closing) => core::mem::take(&mut closing.due),
-            Life::Open | Life::Draining { .. } | Life::Drained => false,
+            LifecycleState::Closing(closing) => core::mem::take(&mut closing.due),
+            LifecycleState::Open | LifecycleState::Draining { .. } | LifecycleState::Drained => {
+                false
+            }
         }
     }
 
     /// Whether CONNECTION_CLOSE goes into a packet of this type: before the handshake is
     /// confirmed the peer may lack the newest keys (RFC 9000 §10.2.3).
-    pub(super) fn closes_in(&self, kind: PacketKind) -> bool {
+    pub(super) fn sends_close_in(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::ZeroRtt => false,
             PacketKind::OneRtt => true,
-            PacketKind::Initial | PacketKind::Handshake => self.handshake != Handshake::Confirmed,
+            PacketKind::Initial | PacketKind::Handshake => {
+                self.handshake != HandshakeState::Confirmed
+            }
         }
     }
 
     /// Writes CONNECTION_CLOSE. A frame that finds no room is left out: the peer will
     /// hear the next one, or time out.
     pub(super) fn fill_close(&self, kind: PacketKind, w: &mut Writer<'_>) {
-        let Life::Closing(closing) = &self.state else {
+        let LifecycleState::Closing(closing) = &self.state else {
             return;
         };
         let _ = match (kind, &closing.close) {
-            (PacketKind::OneRtt, Close::Application { code, reason }) => {
+            (PacketKind::OneRtt, CloseReason::Application { code, reason }) => {
                 frame::close::encode_application(w, *code, reason)
             }
-            (PacketKind::OneRtt, Close::Transport(error)) => {
+            (PacketKind::OneRtt, CloseReason::Transport(error)) => {
                 frame::close::encode_transport(w, error)
             }
             (PacketKind::Initial | PacketKind::Handshake | PacketKind::ZeroRtt, close) => {

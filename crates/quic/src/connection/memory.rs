@@ -1,6 +1,6 @@
 //! What a connection's memory is made of.
 
-use super::life::{Close, ConnectionError, Life};
+use super::state::{CloseReason, ConnectionError, LifecycleState};
 use super::{Connection, EndpointEvent, Event};
 use crate::memory;
 
@@ -14,7 +14,7 @@ use crate::memory;
 /// message more; a server lets go of it all once the handshake is confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Memory {
+pub struct MemoryUsage {
     /// The connection itself, empty.
     pub fixed: usize,
     /// Streams: send and receive buffers, state, turns, events not polled.
@@ -41,7 +41,7 @@ pub struct Memory {
     pub events: usize,
 }
 
-impl Memory {
+impl MemoryUsage {
     /// The sum.
     #[must_use]
     #[expect(
@@ -79,23 +79,23 @@ impl Memory {
 }
 
 impl Connection {
-    /// Bytes of memory this connection holds ([`Memory::total`]). Walks the
+    /// Bytes of memory this connection holds ([`MemoryUsage::total`]). Walks the
     /// packets in flight: ask once in a while, not for every packet.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.memory_by_part().total()
+        self.memory_usage().total()
     }
 
     /// The same by what holds it.
     #[must_use]
-    pub fn memory_by_part(&self) -> Memory {
+    pub fn memory_usage(&self) -> MemoryUsage {
         let spaces = self.frames.spaces.iter();
-        Memory {
+        MemoryUsage {
             fixed: size_of::<Self>(),
             streams: self.frames.streams.memory(),
             datagrams_in: self.frames.datagrams_in.memory(),
             datagrams_out: self.frames.datagrams_out.memory(),
-            ledger: self.network.recovery.memory(memory::short_list),
+            ledger: self.network.recovery.memory(memory::small_vec),
             received: spaces.clone().map(|space| space.received.memory()).sum(),
             crypto: spaces.map(|space| space.crypto.memory()).sum(),
             undecryptable: self.undecryptable.memory(),
@@ -109,7 +109,7 @@ impl Connection {
                 .tls
                 .memory()
                 .saturating_add(self.frames.control.memory()),
-            events: self.said(),
+            events: self.events_memory(),
         }
     }
 
@@ -119,13 +119,13 @@ impl Connection {
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
     )]
-    fn said(&self) -> usize {
-        let closing = match &self.life.state {
-            Life::Closing(closing) => match &closing.close {
-                Close::Transport(error) => error.reason.len(),
-                Close::Application { reason, .. } => reason.capacity(),
+    fn events_memory(&self) -> usize {
+        let closing = match &self.lifecycle.state {
+            LifecycleState::Closing(closing) => match &closing.close {
+                CloseReason::Transport(error) => error.reason.len(),
+                CloseReason::Application { reason, .. } => reason.capacity(),
             },
-            Life::Open | Life::Draining { .. } | Life::Drained => 0,
+            LifecycleState::Open | LifecycleState::Draining { .. } | LifecycleState::Drained => 0,
         };
         let events: usize = self.reports.events.iter().map(event).sum();
         let endpoint: usize = self
@@ -134,12 +134,12 @@ impl Connection {
             .iter()
             .map(endpoint_event)
             .sum();
-        memory::ring(&self.reports.events)
-            + memory::ring(&self.reports.endpoint_events)
+        memory::vec_deque(&self.reports.events)
+            + memory::vec_deque(&self.reports.endpoint_events)
             + events
             + endpoint
             + closing
-            + self.life.error.as_deref().map_or(0, words)
+            + self.lifecycle.error.as_deref().map_or(0, words)
             + self
                 .outcome
                 .get()
@@ -161,7 +161,7 @@ fn event(event: &Event) -> usize {
 
 fn endpoint_event(event: &EndpointEvent) -> usize {
     match event {
-        EndpointEvent::ResetTokens(tokens) => memory::list(tokens),
+        EndpointEvent::ResetTokens(tokens) => memory::vec(tokens),
         EndpointEvent::AddCid(_)
         | EndpointEvent::RemoveCid(_)
         | EndpointEvent::HandshakeDone
@@ -189,8 +189,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn total_is_the_sum_of_all_parts() {
-        let parts = Memory {
+    fn total_is_the_sum_of_all_fields() {
+        let parts = MemoryUsage {
             fixed: 1,
             streams: 1 << 1,
             datagrams_in: 1 << 2,
@@ -209,7 +209,7 @@ mod tests {
 
     /// The words of a peer's close are kept until the application hears them.
     #[test]
-    fn words_of_a_close_are_counted() {
+    fn reason_of_a_close_is_counted() {
         let error = ConnectionError::PeerApplication {
             code: 7,
             reason: vec![b'a'; 300],

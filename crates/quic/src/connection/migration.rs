@@ -2,11 +2,11 @@
 //!
 //! Every event of a path has a method here: datagrams, PATH_CHALLENGE, PATH_RESPONSE,
 //! timers, the client's own moves. Each asks [`Paths`](crate::path::paths::Paths) what the
-//! event means, and `follow` has loss recovery, connection IDs, events and traces follow
+//! event means, and `apply_effects` has loss recovery, connection IDs, events and traces follow
 //! the [`Effect`]s. The table of what happens when is in [`crate::path::paths`].
 //!
 //! Which path is active is a fact of `Paths`. Loss recovery, which is usable without this
-//! crate and has timers that depend on it, is told in `Network::send_on` and nowhere else.
+//! crate and has timers that depend on it, is told in `Network::activate_path` and nowhere else.
 
 #![cfg_attr(
     not(test),
@@ -23,22 +23,22 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_recovery::{Outcome, PathId};
 
-use super::arrival::{Packet, Received};
-use super::content::Content;
+use super::arrival::{AuthenticatedPacket, RecvMeta};
 use super::events::Event;
-use super::kept::Kept;
-use super::life::Handshake;
-use super::network::{Context, Network, Progress};
-use super::peer::Peer;
+use super::network::{Context, HandshakeProgress, Network};
+use super::peer_parameters::PeerParameters;
+use super::reusable::Reusable;
+use super::sent_frame::SentFrames;
+use super::state::HandshakeState;
 use crate::count::Count;
 use crate::event::{MigrationState, TraceEvent};
-use crate::path::paths::{Effect, Effects, MoveError, Removal};
+use crate::path::paths::{Effect, Effects, MoveError, RemovalReason};
 use crate::path::{Addresses, scope};
 use crate::wire::MIN_MTU;
 use crate::{Instant, Role};
 
 /// Memory for what recovery hands back.
-type KeptOutcome = Kept<Outcome<Content>>;
+type ReusableOutcome = Reusable<Outcome<SentFrames>>;
 
 /// A migration that can't be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,12 +81,12 @@ impl Network {
     pub(super) fn migrate(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         local_ip: Option<IpAddr>,
     ) -> Result<(), MigrateError> {
         self.check_migration(cx)?;
         let effects = self.paths.migrate(cx.now, self.pto(), local_ip)?;
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl Network {
     pub(super) fn probe(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         local_ip: IpAddr,
     ) -> Result<(), MigrateError> {
         self.check_migration(cx)?;
@@ -107,10 +107,10 @@ impl Network {
     }
 
     fn check_migration(&self, cx: &Context<'_>) -> Result<(), MigrateError> {
-        if cx.peer.is_some_and(Peer::disables_migration) {
+        if cx.peer.is_some_and(PeerParameters::disables_migration) {
             return Err(MigrateError::Forbidden);
         }
-        self.paths.check_may_move()?;
+        self.paths.check_may_migrate()?;
         if cx.frames.remote_cids.can_assign() {
             Ok(())
         } else {
@@ -121,11 +121,11 @@ impl Network {
     fn join(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         to: Addresses,
     ) -> Result<(), MigrateError> {
-        let effects = self.paths.join(cx.now, self.pto(), to)?;
-        self.follow(cx, outcome, effects);
+        let effects = self.paths.probe(cx.now, self.pto(), to)?;
+        self.apply_effects(cx, outcome, effects);
         Ok(())
     }
 
@@ -134,13 +134,13 @@ impl Network {
     pub(super) fn move_to_preferred_address(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
     ) {
         let from = self.paths.active().remote;
         let preferred = cx
             .peer
             .and_then(|peer| peer.preferred_address(from.is_ipv6()));
-        let welcome = |to: &SocketAddr| scope::may_be_preferred(from, *to);
+        let welcome = |to: &SocketAddr| scope::is_allowed_preferred_address(from, *to);
         if let Some(remote) = preferred.filter(welcome)
             && cx.frames.remote_cids.can_assign()
         {
@@ -152,10 +152,10 @@ impl Network {
 
     /// Whether a datagram comes from where the peer can't be. `allow_migration` tells
     /// whether the peer may move at all.
-    pub(super) fn is_unwelcome(
+    pub(super) fn is_unexpected_source(
         &self,
-        from: &Received,
-        progress: Progress,
+        from: &RecvMeta,
+        progress: HandshakeProgress,
         allow_migration: bool,
     ) -> bool {
         // The local address may not be known yet, hence only the remote counts.
@@ -165,19 +165,25 @@ impl Network {
         // A client talks to addresses it chose (RFC 9000 §9); a server's client
         // does not move before the handshake is confirmed, nor if forbidden.
         progress.role == Role::Client
-            || progress.handshake != Handshake::Confirmed
+            || progress.handshake != HandshakeState::Confirmed
             || !allow_migration
-            || !scope::may_turn_up(self.paths.active().remote, from.remote)
+            || !scope::is_allowed_client_address(self.paths.active().remote, from.remote)
     }
 
     /// A datagram of `len` bytes is credited to its path before anything in it
     /// authenticates. `now` and `progress` are for the timers that waited for credit.
     #[inline]
-    pub(super) fn credit(&mut self, now: Instant, progress: Progress, from: &Received, len: usize) {
+    pub(super) fn credit_received(
+        &mut self,
+        now: Instant,
+        progress: HandshakeProgress,
+        from: &RecvMeta,
+        len: usize,
+    ) {
         let blocked = self.is_amplification_blocked(progress.handshake);
         self.paths.on_datagram(&from.into(), len);
         if blocked && !self.is_amplification_blocked(progress.handshake) {
-            self.sync(now, progress);
+            self.update_pto_context(now, progress);
         }
     }
 
@@ -186,42 +192,42 @@ impl Network {
     pub(super) fn on_non_probing(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
-        packet: &Packet<'_>,
+        outcome: &mut ReusableOutcome,
+        packet: &AuthenticatedPacket<'_>,
     ) {
         let from = Addresses::from(&packet.from);
         let (pto, len) = (self.pto(), packet.datagram_len);
         let effects = self
             .paths
             .on_non_probing(cx.now, pto, packet.number, &from, len);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
     }
 
     /// PATH_CHALLENGE arrived.
     pub(super) fn on_path_challenge(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
-        packet: &Packet<'_>,
+        outcome: &mut ReusableOutcome,
+        packet: &AuthenticatedPacket<'_>,
         data: [u8; 8],
     ) {
         let from = Addresses::from(&packet.from);
         let (pto, len) = (self.pto(), packet.datagram_len);
         let effects = self.paths.on_challenge(cx.now, pto, &from, len, data);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
     }
 
     /// PATH_RESPONSE arrived.
     pub(super) fn on_path_response(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         data: [u8; 8],
     ) {
         let effects = self.paths.on_response(cx.now, self.pto(), data);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
         // The address may be validated without further effect.
-        self.sync(cx.now, cx.progress());
+        self.update_pto_context(cx.now, cx.progress());
     }
 
     /// Whether a timer of a path is due.
@@ -231,21 +237,31 @@ impl Network {
     }
 
     /// A timer of a path was due: a challenge is to be repeated, or its time is over.
-    pub(super) fn on_path_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut KeptOutcome) {
+    pub(super) fn on_path_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut ReusableOutcome) {
         let effects = self.paths.on_timeout(cx.now);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
     }
 
     /// Has everything else that knows of paths follow `effects`.
     #[inline]
-    fn follow(&mut self, cx: &mut Context<'_>, outcome: &mut KeptOutcome, effects: Effects) {
+    fn apply_effects(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut ReusableOutcome,
+        effects: Effects,
+    ) {
         if !effects.is_empty() {
-            self.follow_each(cx, outcome, effects);
+            self.apply_each_effect(cx, outcome, effects);
         }
     }
 
     #[cold]
-    fn follow_each(&mut self, cx: &mut Context<'_>, outcome: &mut KeptOutcome, effects: Effects) {
+    fn apply_each_effect(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut ReusableOutcome,
+        effects: Effects,
+    ) {
         let now = cx.now;
         for effect in effects {
             let trace = &mut cx.reports.trace;
@@ -258,20 +274,22 @@ impl Network {
                     let trace = &mut cx.reports.trace;
                     trace.migration(now, MigrationState::ProbingStarted, remote);
                 }
-                Effect::Proven { id, remote } => {
+                Effect::Validated { id, remote } => {
                     trace.migration(now, MigrationState::ProbingSuccessful, remote);
                     if id == self.paths.active_id() {
                         trace.migration(now, MigrationState::MigrationComplete, remote);
                     }
                 }
-                Effect::Activated { id, remote, .. } => self.send_on(cx, id, remote),
+                Effect::Activated { id, remote, .. } => self.activate_path(cx, id, remote),
                 Effect::ChallengeDropped { .. } => {
                     cx.reports.counters.unanswered_challenges.count_one();
                 }
-                Effect::Removed { id, remote, why } => self.forget(cx, outcome, id, remote, why),
+                Effect::Removed { id, remote, reason } => {
+                    self.remove_path(cx, outcome, id, remote, reason)
+                }
             }
         }
-        self.sync(now, cx.progress());
+        self.update_pto_context(now, cx.progress());
     }
 
     /// A controller for a new path.
@@ -283,41 +301,41 @@ impl Network {
         self.recovery.add_path(id, controller, mds, cx.now);
     }
 
-    fn forget(
+    fn remove_path(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         id: PathId,
         remote: SocketAddr,
-        why: Removal,
+        reason: RemovalReason,
     ) {
-        match why {
-            Removal::Failed => {
+        match reason {
+            RemovalReason::Failed => {
                 let trace = &mut cx.reports.trace;
                 trace.migration(cx.now, MigrationState::ProbingAbandoned, remote);
             }
-            Removal::Evicted => {
+            RemovalReason::Evicted => {
                 cx.reports.counters.paths_evicted.count_one();
             }
-            Removal::Unused | Removal::Superseded => {}
+            RemovalReason::Unused | RemovalReason::Superseded => {}
         }
-        self.withdraw(cx, outcome, |recovery, out| recovery.remove_path(id, out));
+        self.abandon_packets(cx, outcome, |recovery, out| recovery.remove_path(id, out));
         cx.frames.remote_cids.release(id);
     }
 
     /// Data goes to path `id` from now on.
-    fn send_on(&mut self, cx: &mut Context<'_>, id: PathId, remote: SocketAddr) {
+    fn activate_path(&mut self, cx: &mut Context<'_>, id: PathId, remote: SocketAddr) {
         let now = cx.now;
         cx.frames.remote_cids.set_active(id);
         let limit = self.limit();
         self.recovery.set_active_path(id, now);
         cx.reports.counters.migrations.count_one();
         cx.reports.events.push_back(Event::PathChanged { remote });
-        cx.reports.trace.forget_path();
+        cx.reports.trace.reset_path_state();
         cx.reports.trace(now, || TraceEvent::PathChanged { remote });
         self.trace(now, cx.reports);
         let trace = &mut cx.reports.trace;
-        trace.limit(now, limit, self.limit());
+        trace.limit_changed(now, limit, self.limit());
         trace.migration(now, MigrationState::MigrationStarted, remote);
     }
 }

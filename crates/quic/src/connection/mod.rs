@@ -13,15 +13,15 @@
 //!
 //! | part | file | what it owns |
 //! |---|---|---|
-//! | `Lifecycle` | `lifecycle`, `life` | how far the handshake is, how the connection ends |
-//! | `Tls` | `tls`, `peer`, `parameters` | TLS, and what the handshake agreed on |
+//! | `Lifecycle` | `lifecycle`, `state` | how far the handshake is, how the connection ends |
+//! | `Tls` | `tls`, `peer_parameters`, `parameters` | TLS, and what the handshake agreed on |
 //! | `Keyring` | `keyring` | keys: what opens and seals packets |
 //! | `Network` | `network` | paths and loss recovery |
 //! | | `migration` | what follows when paths come, go, answer, carry data |
 //! | | `delivery` | what acknowledgements, losses and probe timeouts mean |
-//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `frequency` | what frames carry |
-//! | `PacketWriter` | `train`, `packet`, `fill`, `skips` | the way out (borrows all of the above for a train) |
-//! | `Timers` | `timers`, `silence` | deadlines that no other part owns |
+//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `ack_frequency` | what frames carry |
+//! | `PacketWriter` | `train`, `packet`, `fill`, `skipped_numbers` | the way out (borrows all of the above for a train) |
+//! | `Timers` | `timers`, `silence_timer` | deadlines that no other part owns |
 //! | `Reports` | `reports`, `trace`, `counters`, `events` | what others hear |
 //! | `WorkBudget` | `work` | how much work a peer may ask for without progress |
 //! | `UndecryptablePackets` | `undecryptable` | packets that came before their keys |
@@ -36,12 +36,12 @@
 //! | `transmit`, `timeouts`, `close`, `rest` | the other calls from outside |
 //! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | what callers ask and are told |
 
+mod ack_frequency;
 mod api;
 mod arrival;
 mod buffers;
 mod close;
 mod config;
-mod content;
 mod control;
 mod counters;
 mod crypto_stream;
@@ -49,12 +49,9 @@ mod delivery;
 mod events;
 mod fill;
 mod frames;
-mod frequency;
 mod handshake;
 mod invariants;
-mod kept;
 mod keyring;
-mod life;
 mod lifecycle;
 mod memory;
 mod migration;
@@ -63,14 +60,17 @@ mod observe;
 mod owners;
 mod packet;
 mod parameters;
-mod peer;
+mod peer_parameters;
 mod receive;
 mod reports;
 mod rest;
+mod reusable;
+mod sent_frame;
 mod setup;
-mod silence;
-mod skips;
+mod silence_timer;
+mod skipped_numbers;
 mod space;
+mod state;
 mod stats;
 mod timeouts;
 mod timers;
@@ -85,29 +85,29 @@ use std::sync::Arc;
 
 use clearway_recovery::Outcome;
 
-pub use self::arrival::Received;
+pub use self::arrival::RecvMeta;
 pub use self::config::Config;
 pub use self::counters::Counters;
 pub use self::events::{EndpointEvent, Event, UpdateKeysError};
-pub use self::life::ConnectionError;
-pub use self::memory::Memory;
+pub use self::memory::MemoryUsage;
 pub use self::migration::MigrateError;
 #[cfg(feature = "testing")]
 pub use self::packet::Forgery;
-pub(crate) use self::setup::Common;
-pub use self::setup::{Accept, Connect};
+pub(crate) use self::setup::CommonOptions;
+pub use self::setup::{AcceptOptions, ConnectOptions};
+pub use self::state::ConnectionError;
 pub use self::stats::{PathStats, Stats};
 pub use self::train::Transmit;
 
-use self::content::Content;
-use self::kept::Kept;
 use self::keyring::Keyring;
-use self::life::Handshake;
 use self::lifecycle::Lifecycle;
-use self::network::{Context, Network, Progress};
+use self::network::{Context, HandshakeProgress, Network};
 use self::owners::FrameOwners;
 use self::reports::Reports;
-use self::skips::SkippedNumbers;
+use self::reusable::Reusable;
+use self::sent_frame::SentFrames;
+use self::skipped_numbers::SkippedNumbers;
+use self::state::HandshakeState;
 use self::timers::Timers;
 use self::tls::Tls;
 use self::undecryptable::UndecryptablePackets;
@@ -132,14 +132,14 @@ pub struct Connection {
     role: Role,
     config: Arc<Config>,
     rng: Rng,
-    life: Lifecycle,
+    lifecycle: Lifecycle,
     tls: Tls,
     keys: Keyring,
     network: Network,
     frames: FrameOwners,
     /// Reused for every ACK and timer, so that neither allocates.
-    outcome: Kept<Outcome<Content>>,
-    skips: SkippedNumbers,
+    outcome: Reusable<Outcome<SentFrames>>,
+    skipped_numbers: SkippedNumbers,
     timers: Timers,
     reports: Reports,
     /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
@@ -166,10 +166,10 @@ impl Connection {
         self.role == Role::Client
     }
 
-    fn progress(&self) -> Progress {
-        Progress {
+    fn progress(&self) -> HandshakeProgress {
+        HandshakeProgress {
             role: self.role,
-            handshake: self.life.handshake,
+            handshake: self.lifecycle.handshake,
             has_handshake_keys: self.keys.handshake.is_some(),
         }
     }
@@ -180,11 +180,15 @@ impl Connection {
     fn network_parts(
         &mut self,
         now: Instant,
-    ) -> (&mut Network, Context<'_>, &mut Kept<Outcome<Content>>) {
+    ) -> (
+        &mut Network,
+        Context<'_>,
+        &mut Reusable<Outcome<SentFrames>>,
+    ) {
         let context = Context {
             now,
             role: self.role,
-            handshake: self.life.handshake,
+            handshake: self.lifecycle.handshake,
             config: &self.config,
             peer: self.tls.peer.as_ref(),
             rng: &mut self.rng,
@@ -198,7 +202,7 @@ impl Connection {
     /// Keeps the peer supplied with connection IDs, and the endpoint's routes
     /// true (RFC 9000 §5.1.1).
     fn issue_cids(&mut self) {
-        if self.life.handshake != Handshake::Running {
+        if self.lifecycle.handshake != HandshakeState::Running {
             let Self {
                 frames,
                 generator,

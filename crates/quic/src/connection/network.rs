@@ -11,12 +11,12 @@ use clearway_recovery::limit::Limit;
 use clearway_recovery::{PathId, PathRecovery, PtoContext, Recovery, Space};
 
 use super::Config;
-use super::content::Content;
 use super::keyring::Keyring;
-use super::life::Handshake;
 use super::owners::FrameOwners;
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
 use super::reports::Reports;
+use super::sent_frame::SentFrames;
+use super::state::HandshakeState;
 use crate::count::Count;
 use crate::event::TraceEvent;
 use crate::path::Path;
@@ -33,7 +33,7 @@ pub(crate) const MIN_PACKET: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(super) paths: Paths,
-    pub(super) recovery: Recovery<Content>,
+    pub(super) recovery: Recovery<SentFrames>,
     /// Milliseconds that the peer holds an ACK back: none until the handshake is confirmed,
     /// since it does not do so before (RFC 9002 §6.2.1).
     peer_ack_delay: u16,
@@ -43,9 +43,9 @@ pub(crate) struct Network {
 pub(crate) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) role: Role,
-    pub(super) handshake: Handshake,
+    pub(super) handshake: HandshakeState,
     pub(super) config: &'a Config,
-    pub(super) peer: Option<&'a Peer>,
+    pub(super) peer: Option<&'a PeerParameters>,
     pub(super) rng: &'a mut Rng,
     pub(super) keys: &'a mut Keyring,
     pub(super) frames: &'a mut FrameOwners,
@@ -53,8 +53,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    pub(super) fn progress(&self) -> Progress {
-        Progress {
+    pub(super) fn progress(&self) -> HandshakeProgress {
+        HandshakeProgress {
             role: self.role,
             handshake: self.handshake,
             has_handshake_keys: self.keys.handshake.is_some(),
@@ -64,14 +64,14 @@ impl Context<'_> {
 
 /// How far the handshake is, as far as loss recovery depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct HandshakeProgress {
     pub(super) role: Role,
-    pub(super) handshake: Handshake,
+    pub(super) handshake: HandshakeState,
     pub(super) has_handshake_keys: bool,
 }
 
 impl Network {
-    pub(super) fn new(paths: Paths, recovery: Recovery<Content>) -> Self {
+    pub(super) fn new(paths: Paths, recovery: Recovery<SentFrames>) -> Self {
         Self {
             paths,
             recovery,
@@ -80,8 +80,8 @@ impl Network {
     }
 
     /// The handshake is confirmed: the path is proven, and ACKs may come later.
-    pub(super) fn on_confirmed(&mut self, now: Instant, peer: Option<&Peer>) {
-        self.peer_ack_delay = peer.map_or(0, Peer::max_ack_delay_millis);
+    pub(super) fn on_confirmed(&mut self, now: Instant, peer: Option<&PeerParameters>) {
+        self.peer_ack_delay = peer.map_or(0, PeerParameters::max_ack_delay_millis);
         self.paths.on_confirmed(now);
     }
 
@@ -123,7 +123,7 @@ impl Network {
     pub(super) fn set_limit(&mut self, now: Instant, limit: Limit, reports: &mut Reports) {
         let before = self.limit();
         self.recovery.set_limit(self.paths.active_id(), limit, now);
-        reports.trace.limit(now, before, self.limit());
+        reports.trace.limit_changed(now, before, self.limit());
     }
 
     /// Room for frames in a full packet of the active path.
@@ -141,17 +141,17 @@ impl Network {
     /// the credit allows is sent, or a short packet from a new address could
     /// not even be answered with PATH_CHALLENGE.
     #[inline]
-    pub(super) fn is_amplification_blocked(&self, handshake: Handshake) -> bool {
+    pub(super) fn is_amplification_blocked(&self, handshake: HandshakeState) -> bool {
         let least = match handshake {
-            Handshake::Running => u64::from(MIN_MTU),
-            Handshake::Complete | Handshake::Confirmed => MIN_PACKET as u64,
+            HandshakeState::Running => u64::from(MIN_MTU),
+            HandshakeState::Complete | HandshakeState::Confirmed => MIN_PACKET as u64,
         };
         self.paths.active().amplification.available() < least
     }
 
     /// Tells recovery what its timers depend on (RFC 9002 §6.2.1, §6.2.2.1).
-    pub(super) fn sync(&mut self, now: Instant, progress: Progress) {
-        let confirmed = progress.handshake == Handshake::Confirmed;
+    pub(super) fn update_pto_context(&mut self, now: Instant, progress: HandshakeProgress) {
+        let confirmed = progress.handshake == HandshakeState::Confirmed;
         let context = PtoContext {
             handshake_confirmed: confirmed,
             has_handshake_keys: progress.has_handshake_keys,
@@ -166,11 +166,11 @@ impl Network {
     /// Tells the observer the figures of recovery.
     #[inline]
     pub(super) fn trace(&self, now: Instant, reports: &mut Reports) {
-        if !reports.trace.is_on() {
+        if !reports.trace.is_enabled() {
             return;
         }
         let ce_marks = reports.counters.ce_marks;
-        reports.trace.recovery(
+        reports.trace.recovery_updated(
             now,
             &self.recovery,
             self.active_recovery(),
@@ -228,6 +228,6 @@ impl Network {
 /// Whether the smallest packet may go to a path: there are credit and a
 /// connection ID for it.
 #[inline]
-pub(crate) fn may_speak(path: &Path, frames: &FrameOwners) -> bool {
+pub(crate) fn can_send(path: &Path, frames: &FrameOwners) -> bool {
     path.amplification.available() >= MIN_PACKET as u64 && frames.remote_cids.cid(path.id).is_some()
 }

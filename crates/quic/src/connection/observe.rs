@@ -20,13 +20,13 @@ impl Connection {
     /// something to tell does this first: an observer is set without a time.
     #[inline]
     pub(super) fn begin_trace(&mut self, now: Instant) {
-        if self.reports.trace.is_to_begin() {
-            self.introduce(now);
+        if self.reports.trace.needs_start() {
+            self.start_trace(now);
         }
     }
 
     #[cold]
-    fn introduce(&mut self, now: Instant) {
+    fn start_trace(&mut self, now: Instant) {
         let path = self.network.paths.active();
         let recovery = self.network.active_recovery();
         let config = self.network.recovery.config();
@@ -49,22 +49,22 @@ impl Connection {
             },
         };
         let trace = &mut self.reports.trace;
-        trace.begin(now, &started);
+        trace.emit_first(now, &started);
         // Not kept for it: made anew from what made them.
         let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
         if self.role == Role::Server {
             parameters.original_destination_connection_id = Some(self.tls.original_dcid);
         }
         let (remote, parameters) = (false, &parameters);
-        trace.begin(now, &TraceEvent::ParametersSet { remote, parameters });
+        trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
         // An observer installed later has missed the peer's.
         if let Some(parameters) = &self.tls.peer_parameters(self.role) {
             let remote = true;
-            trace.begin(now, &TraceEvent::ParametersSet { remote, parameters });
+            trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
         }
         let attempted = ConnectionState::Attempted;
-        trace.begin(now, &TraceEvent::StateChanged(attempted));
-        trace.begin(now, &TraceEvent::Limit(self.network.limit()));
-        trace.controller(now, recovery, self.reports.counters.ce_marks);
+        trace.emit_first(now, &TraceEvent::StateChanged(attempted));
+        trace.emit_first(now, &TraceEvent::Limit(self.network.limit()));
+        trace.controller_updated(now, recovery, self.reports.counters.ce_marks);
     }
 }

@@ -3,10 +3,10 @@
 
 use clearway_recovery::Space;
 
-use super::content::SentFrame;
 use super::control::Control;
 use super::counters::Counters;
 use super::crypto_stream::CryptoStream;
+use super::sent_frame::SentFrame;
 use super::space::PacketSpaces;
 use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
@@ -30,7 +30,7 @@ pub(crate) struct FrameOwners {
 impl FrameOwners {
     /// Whether 0-RTT or 1-RTT frames wait that the window and the pacer decide on.
     #[inline]
-    pub(super) fn want_data(&self) -> bool {
+    pub(super) fn has_pending_data(&self) -> bool {
         self.control.is_due()
             || self.local_cids.has_frames()
             || self.remote_cids.has_frames()

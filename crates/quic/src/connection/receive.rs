@@ -3,11 +3,11 @@
 use clearway_recovery::Space;
 
 use super::Connection;
-use super::arrival::{Arrival, Packet, Received};
-use super::keyring::{KeyUpdate, Opened, space_of};
-use super::life::{ConnectionError, Life};
-use super::reports::Dropped;
-use super::work::Price;
+use super::arrival::{Arrival, AuthenticatedPacket, RecvMeta};
+use super::keyring::{KeyUpdate, OpenedPacket, space_of};
+use super::reports::DroppedPacket;
+use super::state::{ConnectionError, LifecycleState};
+use super::work::FrameCost;
 use crate::Instant;
 use crate::ack::ReceivedPacket;
 use crate::count::Count;
@@ -18,12 +18,12 @@ use crate::wire::header::HeaderKind;
 use crate::wire::reset::candidate;
 use crate::wire::{Frame, Frames, MIN_MTU, PacketKind, PartialHeader, RangeSet, frame};
 
-enum Failure {
-    Dropped(Dropped),
+enum PacketError {
+    Dropped(DroppedPacket),
     Fatal(TransportError),
 }
 
-impl From<TransportError> for Failure {
+impl From<TransportError> for PacketError {
     fn from(error: TransportError) -> Self {
         Self::Fatal(error)
     }
@@ -31,26 +31,29 @@ impl From<TransportError> for Failure {
 
 impl Connection {
     /// Takes in one UDP datagram, decrypting it in place.
-    pub fn receive(&mut self, now: Instant, from: Received, datagram: &mut [u8]) {
+    pub fn receive(&mut self, now: Instant, from: RecvMeta, datagram: &mut [u8]) {
         self.begin_trace(now);
         self.reports.counters.datagrams_received.count_one();
         self.reports
             .counters
             .bytes_received
             .count(datagram.len() as u64);
-        match self.life.state {
-            Life::Open => {}
-            Life::Closing(_) => return self.life.on_datagram_while_closing(),
-            Life::Draining { .. } | Life::Drained => return,
+        match self.lifecycle.state {
+            LifecycleState::Open => {}
+            LifecycleState::Closing(_) => return self.lifecycle.on_datagram_while_closing(),
+            LifecycleState::Draining { .. } | LifecycleState::Drained => return,
         }
         let progress = self.progress();
         if self
             .network
-            .is_unwelcome(&from, progress, self.config.allow_migration)
+            .is_unexpected_source(&from, progress, self.config.allow_migration)
         {
-            return self.reports.dropped(now, (None, DropReason::Unexpected));
+            return self
+                .reports
+                .packet_dropped(now, (None, DropReason::Unexpected));
         }
-        self.network.credit(now, progress, &from, datagram.len());
+        self.network
+            .credit_received(now, progress, &from, datagram.len());
         // Opening a packet may overwrite the bytes that a stateless reset would
         // have its token in.
         let token = candidate(datagram);
@@ -61,11 +64,11 @@ impl Connection {
             self.fail(now, error);
             return;
         }
-        if let Err(error) = self.retry_undecryptable(now) {
+        if let Err(error) = self.process_undecryptable(now) {
             self.fail(now, error);
             return;
         }
-        self.end_early_spaces();
+        self.discard_early_spaces();
         if self.frames.streams.take_progress() {
             self.last_activity = now;
         }
@@ -89,7 +92,8 @@ impl Connection {
             let header = match PartialHeader::parse(rest, self.generator.cid_len()) {
                 Ok(header) => header,
                 Err(error) => {
-                    self.reports.dropped(now, (None, DropReason::Malformed));
+                    self.reports
+                        .packet_dropped(now, (None, DropReason::Malformed));
                     let Some((_, tail)) = error
                         .packet_len()
                         .and_then(|skip| rest.split_at_mut_checked(skip))
@@ -107,15 +111,15 @@ impl Connection {
             // RFC 9000 §12.2: coalesced packets are all for one connection.
             if *first_dcid.get_or_insert(dcid) != dcid {
                 self.reports
-                    .dropped(now, (header.kind.packet(), DropReason::Unexpected));
+                    .packet_dropped(now, (header.kind.packet(), DropReason::Unexpected));
                 break;
             }
             match self.receive_packet(now, arrival, datagram_len, &header, packet) {
                 Ok(()) => *authenticated = true,
-                Err(Failure::Dropped(dropped)) => self.reports.dropped(now, dropped),
-                Err(Failure::Fatal(error)) => return Err(error),
+                Err(PacketError::Dropped(dropped)) => self.reports.packet_dropped(now, dropped),
+                Err(PacketError::Fatal(error)) => return Err(error),
             }
-            if !self.life.is_open() {
+            if !self.lifecycle.is_open() {
                 break;
             }
             rest = tail;
@@ -125,12 +129,12 @@ impl Connection {
 
     /// Opens the kept packets whose keys the datagram has brought: a server's
     /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
-    fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
+    fn process_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
         // Opening one may bring the keys of others.
-        while self.life.is_open()
+        while self.lifecycle.is_open()
             && let Some(mut kept) = self
                 .undecryptable
-                .next_openable(&self.keys, self.life.handshake)
+                .next_openable(&self.keys, self.lifecycle.handshake)
         {
             self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
         }
@@ -144,7 +148,7 @@ impl Connection {
         datagram_len: usize,
         header: &PartialHeader,
         packet: &mut [u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PacketError> {
         let kind = match header.kind {
             HeaderKind::Initial { .. } => PacketKind::Initial,
             HeaderKind::ZeroRtt => PacketKind::ZeroRtt,
@@ -152,22 +156,22 @@ impl Connection {
             HeaderKind::Short { .. } => PacketKind::OneRtt,
             HeaderKind::Retry { token, .. } => {
                 let Some(scid) = header.scid.cid(packet) else {
-                    return Err(Failure::Dropped((None, DropReason::Malformed)));
+                    return Err(PacketError::Dropped((None, DropReason::Malformed)));
                 };
                 return self
                     .on_retry(now, packet, scid, token.of(packet))
-                    .map_err(|reason| Failure::Dropped((None, reason)));
+                    .map_err(|reason| PacketError::Dropped((None, reason)));
             }
             HeaderKind::VersionNegotiation { versions } => {
                 return self
                     .on_version_negotiation(now, header, packet, versions.of(packet))
-                    .map_err(|reason| Failure::Dropped((None, reason)));
+                    .map_err(|reason| PacketError::Dropped((None, reason)));
             }
             HeaderKind::UnsupportedVersion => {
-                return Err(Failure::Dropped((None, DropReason::Unexpected)));
+                return Err(PacketError::Dropped((None, DropReason::Unexpected)));
             }
         };
-        let dropped = |reason| Failure::Dropped((Some(kind), reason));
+        let dropped = |reason| PacketError::Dropped((Some(kind), reason));
         if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
             // RFC 9000 §14.1, not only for the first: each buys three times
             // its size in answers.
@@ -180,11 +184,11 @@ impl Connection {
         if kind != PacketKind::OneRtt && !self.tls.is_from_peer(header.scid.cid(packet)) {
             return Err(dropped(DropReason::Unexpected));
         }
-        if !self.keys.can_open(kind, self.life.handshake) {
+        if !self.keys.can_open(kind, self.lifecycle.handshake) {
             let kept = &mut self.undecryptable;
             return Err(dropped(kept.keep(arrival, kind, packet, &self.keys)));
         }
-        let Opened {
+        let OpenedPacket {
             number,
             payload,
             generation,
@@ -209,9 +213,9 @@ impl Connection {
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
         let payload = packet.get(payload).unwrap_or_default();
-        self.process(
+        self.process_frames(
             now,
-            &Packet {
+            &AuthenticatedPacket {
                 kind,
                 number,
                 generation,
@@ -231,11 +235,11 @@ impl Connection {
         kind: PacketKind,
         number_at: usize,
         packet: &mut [u8],
-    ) -> Result<Option<Opened>, TransportError> {
+    ) -> Result<Option<OpenedPacket>, TransportError> {
         let space = self.frames.spaces.get_mut(space_of(kind));
         let largest = space.received.max();
         let opened = self.keys.open(kind, number_at, largest, packet)?;
-        if let Some(Opened {
+        if let Some(OpenedPacket {
             update: Some(update),
             ..
         }) = &opened
@@ -244,7 +248,7 @@ impl Connection {
             let late = self.network.pto().saturating_mul(3);
             self.keys.retain_previous_until(now + late);
             match update {
-                KeyUpdate::Initiated => self.reports.key_phase(now, true),
+                KeyUpdate::Initiated => self.reports.key_updated(now, true),
                 KeyUpdate::Answered => {}
             }
         }
@@ -261,11 +265,11 @@ impl Connection {
     ) {
         self.reports.counters.packets_received.count_one();
         self.timers.on_packet_received(now);
-        self.listen(now);
+        self.restart_silence_timer(now);
         match kind {
             PacketKind::Initial if self.is_client() => {
                 if let Some(scid) = header.scid.cid(packet) {
-                    self.guess_round_trip(now);
+                    self.bound_initial_rtt(now);
                     self.on_server_cid(scid);
                 }
             }
@@ -284,7 +288,11 @@ impl Connection {
     }
 
     /// Frames, then acknowledgement state, then migration.
-    fn process(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), TransportError> {
+    fn process_frames(
+        &mut self,
+        now: Instant,
+        packet: &AuthenticatedPacket<'_>,
+    ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
         frame::check_not_empty(packet.payload)?;
         let mut ack_eliciting = false;
@@ -297,11 +305,11 @@ impl Connection {
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
             acks = acks.saturating_add(u32::from(matches!(frame, Frame::Ack(_))));
-            let units = Price::of(&frame).in_advance(acks <= 1);
+            let units = FrameCost::of(&frame).upfront(acks <= 1);
             self.charge(now, units)
                 .and_then(|()| self.on_frame(now, packet, &frame))
                 .map_err(|error| error.in_frame(kind))?;
-            if !self.life.is_open() {
+            if !self.lifecycle.is_open() {
                 return Ok(());
             }
         }

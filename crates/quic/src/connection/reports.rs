@@ -12,7 +12,7 @@ use crate::event::{ConnectionState, DropReason, TraceEvent};
 use crate::wire::PacketKind;
 
 /// Why a packet was not processed without that being anybody's error.
-pub(crate) type Dropped = (Option<PacketKind>, DropReason);
+pub(crate) type DroppedPacket = (Option<PacketKind>, DropReason);
 
 /// What others hear.
 #[derive(Debug, Default)]
@@ -29,20 +29,20 @@ impl Reports {
     /// Tells the observer an event, which is built only if there is one.
     #[inline]
     pub(super) fn trace<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
-        self.trace.tell(now, event);
+        self.trace.emit(now, event);
     }
 
-    pub(super) fn state(&mut self, now: Instant, state: ConnectionState) {
+    pub(super) fn state_changed(&mut self, now: Instant, state: ConnectionState) {
         self.trace(now, || TraceEvent::StateChanged(state));
     }
 
-    pub(super) fn dropped(&mut self, now: Instant, (kind, reason): Dropped) {
+    pub(super) fn packet_dropped(&mut self, now: Instant, (kind, reason): DroppedPacket) {
         self.counters.packets_dropped.count_one();
         self.trace(now, || TraceEvent::PacketDropped { kind, reason });
     }
 
     /// A key phase begins, the peer's doing if `remote`.
-    pub(super) fn key_phase(&mut self, now: Instant, remote: bool) {
+    pub(super) fn key_updated(&mut self, now: Instant, remote: bool) {
         self.counters.key_updates.count_one();
         self.counters.peer_key_updates.count(u64::from(remote));
         let phase = self.counters.key_updates;

@@ -6,8 +6,8 @@
 //! and what is given back is allocated anew once a second at most.
 
 use super::Connection;
-use super::kept::Kept;
-use super::life::Handshake;
+use super::reusable::Reusable;
+use super::state::HandshakeState;
 use crate::Instant;
 
 impl Connection {
@@ -19,7 +19,7 @@ impl Connection {
         self.timers.rest = None;
         // With something in flight a packet is to come or to be sent, and the
         // second begins anew.
-        if self.life.handshake == Handshake::Confirmed && self.is_quiet() {
+        if self.lifecycle.handshake == HandshakeState::Confirmed && self.has_nothing_in_flight() {
             self.rest();
         }
         true
@@ -31,7 +31,7 @@ impl Connection {
         core::mem::take(&mut self.rested)
     }
 
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn has_nothing_in_flight(&self) -> bool {
         self.network
             .recovery
             .paths()
@@ -39,9 +39,9 @@ impl Connection {
     }
 
     /// Initial and Handshake keys are gone, and nothing uses their spaces.
-    pub(crate) fn end_early_spaces(&mut self) {
-        if self.keys.early_are_discarded() {
-            self.frames.spaces.end_early();
+    pub(crate) fn discard_early_spaces(&mut self) {
+        if self.keys.are_early_discarded() {
+            self.frames.spaces.discard_early();
         }
     }
 
@@ -49,10 +49,10 @@ impl Connection {
     /// application could notice.
     fn rest(&mut self) {
         self.rested = true;
-        self.end_early_spaces();
+        self.discard_early_spaces();
         self.frames.release_memory();
         self.network.recovery.release_memory();
-        self.outcome = Kept::default();
+        self.outcome = Reusable::default();
         self.reports.events.shrink_to_fit();
         self.reports.endpoint_events.shrink_to_fit();
         self.tls.scratch = Vec::new();

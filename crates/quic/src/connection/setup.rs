@@ -14,10 +14,10 @@ use super::network::Network;
 use super::owners::FrameOwners;
 use super::parameters::{MIN_ACK_DELAY_US, datagram_frame_size, local_parameters};
 use super::reports::Reports;
-use super::skips::SkippedNumbers;
+use super::skipped_numbers::SkippedNumbers;
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
-use super::tls::{Memory, Tls};
+use super::tls::{Tls, TokenStore};
 use super::work::WorkBudget;
 use super::{Config, Connection};
 use crate::ack::AckPolicy;
@@ -28,9 +28,9 @@ use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
 use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
 use crate::error::{Code, TransportError};
-use crate::path::Addresses;
 use crate::path::mtu::MtuDiscovery;
-use crate::path::paths::{MAX_PATHS, PathDefaults, Paths};
+use crate::path::paths::{MAX_PATHS, Paths};
+use crate::path::{Addresses, PathDefaults};
 use crate::rng::Rng;
 use crate::stream::Streams;
 use crate::wire::TransportParameters;
@@ -46,7 +46,7 @@ const ISSUED_CIDS: usize = MAX_PATHS;
 const INITIAL_DCID_LEN: usize = 8;
 
 /// What a client connection begins with.
-pub struct Connect {
+pub struct ConnectOptions {
     /// The server's address.
     pub remote: SocketAddr,
     /// The local address, where known.
@@ -60,7 +60,7 @@ pub struct Connect {
 }
 
 /// What a server connection begins with: what its first datagram said.
-pub struct Accept {
+pub struct AcceptOptions {
     /// The client's address.
     pub remote: SocketAddr,
     /// The local address the datagram came to, where known.
@@ -88,7 +88,7 @@ pub struct Accept {
 }
 
 /// What both roles have in common.
-pub(crate) struct Common {
+pub(crate) struct CommonOptions {
     pub(crate) now: Instant,
     pub(crate) config: Arc<Config>,
     pub(crate) rng: Rng,
@@ -97,7 +97,10 @@ pub(crate) struct Common {
 }
 
 impl Connection {
-    pub(crate) fn connect(mut common: Common, connect: Connect) -> Result<Self, TransportError> {
+    pub(crate) fn connect(
+        mut common: CommonOptions,
+        connect: ConnectOptions,
+    ) -> Result<Self, TransportError> {
         let dcid = ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>());
         let dcid = dcid.ok_or_else(|| {
             TransportError::new(Code::INTERNAL_ERROR, "connection ID of more than 20 bytes")
@@ -115,7 +118,7 @@ impl Connection {
         let mut this = Self::new(common, Role::Client, tls, remote, local_ip, dcid, true);
         this.keys.initial = Some(Box::new(initial_keys(&dcid, Role::Client)));
         if let Some(sessions) = connect.sessions {
-            this.tls.remember_with(Memory {
+            this.tls.use_token_store(TokenStore {
                 sessions,
                 server: connect.server_name,
             });
@@ -126,7 +129,10 @@ impl Connection {
         Ok(this)
     }
 
-    pub(crate) fn accept_from(mut common: Common, accept: Accept) -> Result<Self, TransportError> {
+    pub(crate) fn accept_from(
+        mut common: CommonOptions,
+        accept: AcceptOptions,
+    ) -> Result<Self, TransportError> {
         let scid = common.generator.generate(&mut common.rng);
         let mut local = local_parameters(&common.config, Role::Server, scid);
         local.original_destination_connection_id = Some(accept.original_dcid);
@@ -167,7 +173,7 @@ impl Connection {
     }
 
     fn new(
-        common: Common,
+        common: CommonOptions,
         role: Role,
         tls: Tls,
         remote: SocketAddr,
@@ -175,7 +181,7 @@ impl Connection {
         dcid: ConnectionId,
         validated: bool,
     ) -> Self {
-        let Common {
+        let CommonOptions {
             now,
             config,
             mut rng,
@@ -211,7 +217,7 @@ impl Connection {
         };
         let mut this = Self {
             role,
-            life: Lifecycle::new(),
+            lifecycle: Lifecycle::new(),
             keys: Keyring::new(role),
             network: Network::new(paths, recovery),
             frames: FrameOwners {
@@ -230,7 +236,7 @@ impl Connection {
                 control: Control::default(),
             },
             outcome: Default::default(),
-            skips: SkippedNumbers::new(),
+            skipped_numbers: SkippedNumbers::new(),
             timers: Timers::new(now, &config),
             reports: Reports::default(),
             undecryptable: Default::default(),
@@ -244,7 +250,7 @@ impl Connection {
             generator,
             reset_key,
         };
-        this.sync_recovery(now);
+        this.update_pto_context(now);
         this
     }
 
@@ -256,7 +262,7 @@ impl Connection {
     }
 }
 
-fn encode(parameters: &TransportParameters, common: &mut Common) -> Vec<u8> {
+fn encode(parameters: &TransportParameters, common: &mut CommonOptions) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let grease = common
         .config

@@ -108,7 +108,7 @@ impl PacketSpaces {
     }
 
     /// Initial and Handshake keys are gone, and with them what used the spaces.
-    pub(crate) fn end_early(&mut self) {
+    pub(crate) fn discard_early(&mut self) {
         self.early = None;
     }
 }

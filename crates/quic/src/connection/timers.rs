@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Config;
-use super::silence::Silence;
+use super::silence_timer::SilenceTimer;
 use crate::Instant;
 
 /// Silence after which a connection rests.
@@ -17,7 +17,7 @@ pub(crate) struct Timers {
     /// The effective idle timeout, the smaller of both ends' (RFC 9000 §10.1).
     pub(crate) idle_timeout: Option<Duration>,
     /// `idle` was put off already, to three PTOs of silence.
-    idle_put_off: bool,
+    idle_extended: bool,
     /// A PING is due then.
     pub(crate) keep_alive: Option<Instant>,
     /// The pacer opens then.
@@ -25,7 +25,7 @@ pub(crate) struct Timers {
     /// The connection has been silent for so long that it rests.
     pub(crate) rest: Option<Instant>,
     /// A client listens for answers.
-    pub(crate) silence: Silence,
+    pub(crate) silence: SilenceTimer,
     /// An ack-eliciting packet has left since the last packet arrived: only
     /// the first restarts the idle timer (RFC 9000 §10.1).
     sent_since_received: bool,
@@ -39,11 +39,11 @@ impl Timers {
         Self {
             idle: idle_timeout.map(|timeout| now + timeout),
             idle_timeout,
-            idle_put_off: false,
+            idle_extended: false,
             keep_alive: None,
             pacing: None,
             rest: None,
-            silence: Silence::default(),
+            silence: SilenceTimer::default(),
             sent_since_received: false,
             idle_wakeups: 0,
         }
@@ -65,7 +65,7 @@ impl Timers {
     }
 
     /// The smaller of both ends' values holds; zero means none (RFC 9000 §10.1).
-    pub(crate) fn agree_on_idle(&mut self, now: Instant, peer_millis: u64) {
+    pub(crate) fn negotiate_idle_timeout(&mut self, now: Instant, peer_millis: u64) {
         if peer_millis > 0 {
             let peer = Duration::from_millis(peer_millis);
             self.idle_timeout = Some(self.idle_timeout.map_or(peer, |ours| ours.min(peer)));
@@ -75,19 +75,19 @@ impl Timers {
 
     fn restart_idle(&mut self, now: Instant) {
         self.idle = self.idle_timeout.map(|timeout| now + timeout);
-        self.idle_put_off = false;
+        self.idle_extended = false;
     }
 
     /// Puts the end of a silence off, once, so that it lasts three `pto`s: then a lost
     /// packet's probe can save the connection (RFC 9000 §10.1). Of this silence only: the
     /// agreed timeout stays as it is. False if it has lasted as long.
-    pub(super) fn put_idle_off(&mut self, now: Instant, at: Instant, pto: Duration) -> bool {
+    pub(super) fn extend_idle(&mut self, now: Instant, at: Instant, pto: Duration) -> bool {
         let timeout = self.idle_timeout.unwrap_or_default();
         let until = at + pto.saturating_mul(3).saturating_sub(timeout);
-        let put_off = !self.idle_put_off && now < until;
+        let put_off = !self.idle_extended && now < until;
         if put_off {
             self.idle = Some(until);
-            self.idle_put_off = true;
+            self.idle_extended = true;
         }
         put_off
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clearway_recovery::Space;
 
 use super::keyring::Keyring;
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
 use super::reports::Reports;
 use super::space::PacketSpaces;
 use crate::cid::ConnectionId;
@@ -41,7 +41,7 @@ pub(crate) struct Tls {
     pub(crate) ack_delay_exponent: u8,
     /// A server's attempt that answers a Retry of ours.
     answers_retry: bool,
-    pub(crate) peer: Option<Peer>,
+    pub(crate) peer: Option<PeerParameters>,
     /// Remembered ones in force for 0-RTT, until the server's arrive.
     pub(super) remembered: Option<Box<TransportParameters>>,
     pub(crate) zero_rtt_accepted: Option<bool>,
@@ -49,14 +49,14 @@ pub(crate) struct Tls {
     pub(crate) grease_quic_bit: bool,
     pub(crate) summary: Summary,
     /// Where NEW_TOKEN tokens go (client).
-    pub(super) memory: Option<Box<Memory>>,
+    pub(super) token_store: Option<Box<TokenStore>>,
     /// Bytes from TLS on their way into CRYPTO streams; reused.
     pub(super) scratch: Vec<u8>,
 }
 
 /// What a client remembers of the server for next time.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct TokenStore {
     pub(crate) sessions: Arc<ClientSessions>,
     pub(crate) server: rustls::pki_types::ServerName<'static>,
 }
@@ -83,7 +83,7 @@ impl Tls {
             zero_rtt_accepted: None,
             grease_quic_bit: false,
             summary: Summary::default(),
-            memory: None,
+            token_store: None,
             scratch: Vec::new(),
         }
     }
@@ -202,12 +202,12 @@ impl Tls {
     pub(crate) fn memory(&self) -> usize {
         let remembered = self.remembered.as_deref().map_or(0, |parameters| {
             let versions = parameters.version_information.as_ref();
-            size_of_val(parameters) + versions.map_or(0, |v| memory::list(&v.available))
+            size_of_val(parameters) + versions.map_or(0, |v| memory::vec(&v.available))
         });
         self.token.capacity()
             + self.scratch.capacity()
             + self.summary.memory()
-            + self.peer.as_ref().map_or(0, Peer::memory)
+            + self.peer.as_ref().map_or(0, PeerParameters::memory)
             + remembered
     }
 
@@ -216,11 +216,11 @@ impl Tls {
         self.retry_scid.is_some() || self.answers_retry
     }
 
-    pub(crate) fn remember_with(&mut self, memory: Memory) {
+    pub(crate) fn use_token_store(&mut self, memory: TokenStore) {
         if let Some(token) = memory.sessions.take_token(&memory.server) {
             self.token = token;
         }
-        self.memory = Some(Box::new(memory));
+        self.token_store = Some(Box::new(memory));
     }
 
     /// Whether a long header's Source Connection ID is the peer's. Its first
@@ -241,7 +241,7 @@ impl Tls {
         if token.len() > MAX_TOKEN_LEN {
             return false;
         }
-        if let Some(memory) = &self.memory {
+        if let Some(memory) = &self.token_store {
             memory.sessions.put_token(&memory.server, token.to_vec());
         }
         true

@@ -5,10 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_recovery::limit::Limit;
 use clearway_recovery::{Gate, PathId, Space};
 
-use super::life::Handshake;
-use super::network::may_speak;
-use super::packet::{PacketWriter, Permit, Shape};
+use super::network::can_send;
+use super::packet::{DatagramPurpose, PacketWriter, SendPermit};
 use super::space::SPACES;
+use super::state::HandshakeState;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
 use crate::wire::MIN_MTU;
@@ -30,7 +30,8 @@ pub struct Transmit {
 
 impl PacketWriter<'_> {
     fn is_blocked(&self) -> bool {
-        self.network.is_amplification_blocked(self.life.handshake)
+        self.network
+            .is_amplification_blocked(self.lifecycle.handshake)
     }
 
     /// CONNECTION_CLOSE in every space whose keys the peer may have (RFC 9000 §10.2.3).
@@ -40,9 +41,9 @@ impl PacketWriter<'_> {
         let path = self.network.paths.active();
         let size = usize::from(path.mtu.current()).min(buffer.len());
         let credit = in_memory(path.amplification.available());
-        let mut permit = Permit::Closed;
+        let mut permit = SendPermit::Closed;
         let slot = buffer.get_mut(..size.min(credit))?;
-        let len = self.write_datagram(id, slot, &mut permit, Shape::Close);
+        let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::Close);
         self.finish_train(id, len, None)
     }
 
@@ -53,7 +54,7 @@ impl PacketWriter<'_> {
             .network
             .paths
             .inactive()
-            .find(|path| path.has_frames_due(self.now) && may_speak(path, self.frames))?;
+            .find(|path| path.has_frames_due(self.now) && can_send(path, self.frames))?;
         let id = path.id;
         let size = usize::from(MIN_MTU)
             .min(buffer.len())
@@ -62,8 +63,8 @@ impl PacketWriter<'_> {
         if let Some(path) = self.network.paths.get_mut(id) {
             path.begin_train();
         }
-        let mut permit = Permit::Closed;
-        let len = self.write_datagram(id, slot, &mut permit, Shape::PathFrames);
+        let mut permit = SendPermit::Closed;
+        let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::PathFrames);
         self.finish_train(id, len, None)
     }
 
@@ -71,11 +72,11 @@ impl PacketWriter<'_> {
     /// before the data: a sender that always has some would else never find room
     /// for it, and send small datagrams for as long as the transfer lasts.
     pub(super) fn write_mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        if self.life.handshake != Handshake::Confirmed {
+        if self.lifecycle.handshake != HandshakeState::Confirmed {
             return None;
         }
         let id = self.network.paths.active_id();
-        if !self.network.paths.is_proven()
+        if !self.network.paths.is_active_validated()
             || !matches!(self.network.recovery.gate(id, self.now), Gate::Open { .. })
         {
             return None;
@@ -84,8 +85,8 @@ impl PacketWriter<'_> {
         let slot = buffer.get_mut(..size)?;
         self.network.paths.active_mut().mtu.on_probe_sent();
         self.network.paths.active_mut().begin_train();
-        let mut permit = Permit::Closed;
-        let len = self.write_datagram(id, slot, &mut permit, Shape::MtuProbe);
+        let mut permit = SendPermit::Closed;
+        let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::MtuProbe);
         self.finish_train(id, len, None)
     }
 
@@ -115,9 +116,9 @@ impl PacketWriter<'_> {
                 break;
             };
             let shape = if following > 0 && room >= size.saturating_mul(2) {
-                Shape::Linked
+                DatagramPurpose::OrdinaryNotLast
             } else {
-                Shape::Train
+                DatagramPurpose::Ordinary
             };
             let len = self.write_datagram(id, slot, &mut permit, shape);
             if len == 0 {
@@ -133,11 +134,11 @@ impl PacketWriter<'_> {
     }
 
     /// What may leave now: everything, or only what no window holds back.
-    fn permit(&mut self, id: PathId) -> Permit {
+    fn permit(&mut self, id: PathId) -> SendPermit {
         if self.network.paths.active().busy
             && self.network.active_recovery().in_flight() == 0
             && self.network.limit() == Limit::Application
-            && self.frames.want_data()
+            && self.frames.has_pending_data()
         {
             self.network.recovery.restart_from_idle(id, self.now);
             self.network.paths.active_mut().busy = false;
@@ -145,15 +146,15 @@ impl PacketWriter<'_> {
         match self.network.recovery.gate(id, self.now) {
             Gate::Open { bytes } => {
                 self.timers.pacing = None;
-                Permit::Bytes(bytes)
+                SendPermit::Bytes(bytes)
             }
             Gate::Congestion => {
                 self.timers.pacing = None;
-                Permit::Closed
+                SendPermit::Closed
             }
             Gate::Pacing { until } => {
                 self.timers.pacing = Some(until);
-                Permit::Closed
+                SendPermit::Closed
             }
         }
     }
@@ -183,7 +184,8 @@ impl PacketWriter<'_> {
             self.keys.sending_kind(space).is_some()
                 && state.is_some_and(|state| state.crypto.next_to_send().is_some())
         });
-        let wants_data = self.keys.sending_kind(Space::Data).is_some() && self.frames.want_data();
+        let wants_data =
+            self.keys.sending_kind(Space::Data).is_some() && self.frames.has_pending_data();
         // What little is left of the credit may not hold the next frame.
         if self.network.paths.active().amplification.available() < u64::from(MIN_MTU) {
             return Limit::Amplification;
@@ -191,7 +193,7 @@ impl PacketWriter<'_> {
         if wants_crypto || wants_data {
             return blocked;
         }
-        if self.life.handshake == Handshake::Running {
+        if self.lifecycle.handshake == HandshakeState::Running {
             return Limit::Handshake;
         }
         match self.frames.streams.sendability() {

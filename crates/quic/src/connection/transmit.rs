@@ -3,8 +3,8 @@
 use clearway_recovery::limit::Limit;
 
 use super::Connection;
-use super::life::Life;
 use super::packet::PacketWriter;
+use super::state::LifecycleState;
 use super::train::Transmit;
 use crate::Instant;
 
@@ -22,10 +22,10 @@ impl Connection {
         max_datagrams: usize,
     ) -> Option<Transmit> {
         self.begin_trace(now);
-        match self.life.state {
-            Life::Open => {}
-            Life::Closing(_) => return self.transmit_close(now, buffer),
-            Life::Draining { .. } | Life::Drained => return None,
+        match self.lifecycle.state {
+            LifecycleState::Open => {}
+            LifecycleState::Closing(_) => return self.transmit_close(now, buffer),
+            LifecycleState::Draining { .. } | LifecycleState::Drained => return None,
         }
         // RFC 9001 §6.6: while enough packets are left to say so.
         if let Err(error) = self.keys.check_limits() {
@@ -55,7 +55,7 @@ impl Connection {
     /// The socket or the host did not take what `transmit` had ready.
     pub fn on_scheduling_limited(&mut self, now: Instant) {
         self.begin_trace(now);
-        if self.life.is_open() {
+        if self.lifecycle.is_open() {
             let reports = &mut self.reports;
             self.network.set_limit(now, Limit::Scheduling, reports);
         }
@@ -63,7 +63,7 @@ impl Connection {
 
     /// Writes one datagram with CONNECTION_CLOSE, if one is due.
     fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        if !self.life.take_close_due() {
+        if !self.lifecycle.take_close_due() {
             return None;
         }
         self.writer(now).write_close(buffer)
@@ -77,12 +77,12 @@ impl Connection {
             role: self.role,
             config: &self.config,
             rng: &mut self.rng,
-            life: &self.life,
+            lifecycle: &self.lifecycle,
             tls: &self.tls,
             keys: &mut self.keys,
             network: &mut self.network,
             frames: &mut self.frames,
-            skips: &mut self.skips,
+            skipped_numbers: &mut self.skipped_numbers,
             timers: &mut self.timers,
             reports: &mut self.reports,
             failed: None,

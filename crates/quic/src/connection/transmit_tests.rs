@@ -10,14 +10,14 @@ use super::*;
 use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::RandomGenerator;
-use crate::connection::frequency::AckFrequencyRequest;
-use crate::connection::life::Handshake;
+use crate::connection::ack_frequency::AckFrequencyRequest;
 use crate::connection::space::SPACES;
-use crate::connection::{Config, Connect, ConnectionError, Received};
+use crate::connection::state::HandshakeState;
+use crate::connection::{Config, ConnectOptions, ConnectionError, RecvMeta};
 use crate::crypto::provider::Algorithms;
 use crate::crypto::testing::configs;
 use crate::crypto::{ReplayFilter, ResetKey, TokenKey};
-use crate::endpoint::{Arrival, Endpoint, EndpointConfig, Limits, ServerConfig};
+use crate::endpoint::{DatagramEvent, Endpoint, EndpointConfig, Limits, ServerConfig};
 use crate::error::{Code, TransportError};
 use crate::event::{Observer, TraceEvent};
 use crate::path::amplification::Amplification;
@@ -52,12 +52,12 @@ struct Pair {
     cid_lens: (usize, usize),
 }
 
-fn from(role: Role) -> Received {
+fn from(role: Role) -> RecvMeta {
     let address = match role {
         Role::Client => ([10, 0, 0, 1], 5000),
         Role::Server => ([10, 0, 0, 2], 443),
     };
-    Received {
+    RecvMeta {
         remote: address.into(),
         local_ip: None,
         ecn: ReceivedEcn::Ce,
@@ -95,7 +95,7 @@ impl Pair {
         let mut dialer = endpoint(client_cid, None, &mut rng);
         let mut listener = endpoint(server_cid, Some(server), &mut rng);
         let now = Instant::from_nanos(1);
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote: from(Role::Server).remote,
             local_ip: None,
             server_name: "localhost".try_into().expect("a name"),
@@ -107,7 +107,7 @@ impl Pair {
         let mut first = flight.next().expect("a first datagram");
         let client_address = from(Role::Client);
         let arrival = listener.receive(now, 0, client_address, &first, &mut Vec::new());
-        let Arrival::Incoming(incoming) = arrival else {
+        let DatagramEvent::Incoming(incoming) = arrival else {
             panic!("{arrival:?}");
         };
         let (_, mut server) = listener.accept(now, *incoming).expect("accepts");
@@ -201,7 +201,7 @@ fn every_room(mut try_room: impl FnMut(Amplification, &mut [u8], usize)) {
 }
 
 #[test]
-fn close_fits_any_credit_buffer_and_connection_ids() {
+fn close_fits_any_credit_buffer_and_connection_id_length() {
     for stage in STAGES {
         for (client_cid, server_cid) in CID_LENS.map(|a| CID_LENS.map(|b| (a, b))).concat() {
             for role in [Role::Client, Role::Server] {
@@ -227,7 +227,7 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     every_room(|amplification, buffer, room| {
         let end = pair.end(role);
         end.network.paths.active_mut().amplification = amplification;
-        let Life::Closing(closing) = &mut end.life.state else {
+        let LifecycleState::Closing(closing) = &mut end.lifecycle.state else {
             panic!("closing");
         };
         closing.due = true;
@@ -243,7 +243,7 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     // What left last opens at the other end.
     let end = pair.end(role);
     end.network.paths.active_mut().amplification = Amplification::validated();
-    if let Life::Closing(closing) = &mut end.life.state {
+    if let LifecycleState::Closing(closing) = &mut end.lifecycle.state {
         closing.due = true;
     }
     if stage != Stage::Handshake || role == Role::Server {
@@ -264,7 +264,7 @@ fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
         state.crypto.resend_all();
         state.ack.on_immediate_ack();
     }
-    if end.life.handshake != Handshake::Confirmed {
+    if end.lifecycle.handshake != HandshakeState::Confirmed {
         return;
     }
     end.frames.local_cids.rotate();
@@ -302,7 +302,7 @@ fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
 }
 
 #[test]
-fn everything_due_fits_any_credit_buffer_and_connection_ids() {
+fn all_due_frames_fit_any_credit_buffer_and_connection_id_length() {
     for stage in STAGES {
         for (client_cid, server_cid) in [(0, 20), (20, 0), (8, 8), (20, 20)] {
             for role in [Role::Client, Role::Server] {
@@ -338,7 +338,7 @@ fn ack_of_many_ranges_fits_any_credit_and_buffer() {
 
 /// Nothing bounds the token of an Initial but its packet.
 #[test]
-fn header_that_does_not_fit_leaves_nothing_to_send() {
+fn header_that_does_not_fit_sends_nothing() {
     let mut pair = Pair::new(20, 20, Stage::Initial);
     let mut buffer = vec![0; MOST];
     let mut fitted = 0;
@@ -366,7 +366,7 @@ fn header_that_does_not_fit_leaves_nothing_to_send() {
 
 /// A defect of ours ends one connection, whose peer hears of it at once.
 #[test]
-fn frame_without_encoding_closes_connection_with_internal_error() {
+fn frame_that_cannot_be_encoded_closes_connection_with_internal_error() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
     let control = &mut pair.server.frames.control;
     control.ack_frequency = Some(AckFrequencyRequest::without_encoding());
@@ -434,7 +434,7 @@ fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
 /// A path that the connection returns to has a reason of its own: traces hear of it, and
 /// add up to what the connection counts.
 #[test]
-fn limit_event_follows_a_return_to_the_old_path() {
+fn limit_event_follows_return_to_the_old_path() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
     let last = Arc::new(Mutex::new(None));
     pair.exchange(Role::Server);

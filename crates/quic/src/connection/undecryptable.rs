@@ -2,7 +2,7 @@
 
 use super::arrival::Arrival;
 use super::keyring::Keyring;
-use super::life::Handshake;
+use super::state::HandshakeState;
 use crate::event::DropReason;
 use crate::wire::PacketKind;
 
@@ -64,7 +64,7 @@ impl UndecryptablePackets {
     pub(super) fn next_openable(
         &mut self,
         keys: &Keyring,
-        handshake: Handshake,
+        handshake: HandshakeState,
     ) -> Option<Undecryptable> {
         self.take(
             |kind| keys.is_discarded(kind),
@@ -104,7 +104,7 @@ impl UndecryptablePackets {
     )]
     pub(crate) fn memory(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {
-            size_of_val(&**kept) + crate::memory::list(kept) + self.bytes()
+            size_of_val(&**kept) + crate::memory::vec(kept) + self.bytes()
         })
     }
 }
@@ -114,10 +114,10 @@ mod tests {
     use super::*;
     use crate::Instant;
     use crate::ack::ReceivedEcn;
-    use crate::connection::Received;
+    use crate::connection::RecvMeta;
 
     fn packet(len: usize) -> Undecryptable {
-        let from = Received {
+        let from = RecvMeta {
             remote: ([192, 0, 2, 1], 1).into(),
             local_ip: None,
             ecn: ReceivedEcn::NotEct,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_and_bytes_are_bounded() {
+    fn undecryptable_packets_are_bounded_in_number_and_bytes() {
         assert_eq!(kept(100), MAX_PACKETS);
         assert_eq!(kept(1_452), MAX_PACKETS);
         assert_eq!(kept(9_000), 1);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_those_that_were_taken_or_can_not_be_opened() {
+    fn taken_and_never_openable_packets_free_their_memory() {
         let mut packets = UndecryptablePackets::default();
         packets.push(packet(10));
         packets.push(packet(20));

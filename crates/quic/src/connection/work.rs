@@ -6,7 +6,7 @@
 //! cost of processing relative to progress and treat excessive quantities of any
 //! non-productive packets as indicative of an attack").
 //!
-//! So every frame has a [`Price`], and the connection has a budget to pay it from. Time
+//! So every frame has a [`FrameCost`], and the connection has a budget to pay it from. Time
 //! fills the budget, and so does useful work: stream data that arrives or leaves for
 //! the first time, and streams that are opened. An honest peer's control frames
 //! come with such work. Where the budget is empty, the connection ends.
@@ -44,14 +44,14 @@ const RANGES_PER_UNIT: u64 = 8;
 
 /// What a frame costs, in units: one is about the work of looking a stream up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Price {
+pub(crate) enum FrameCost {
     /// It carries data of the application's, or there can't be many of it.
     Free,
     /// Free if it brings something new or is [large](LARGE_DATA), otherwise one unit.
     FreeIfNew,
     /// Free unless it is dropped before the application takes it: then one unit, or
     /// none if it is [large](LARGE_DATA).
-    FreeIfTaken,
+    FreeIfDelivered,
     /// The first in a packet is free, since most packets have one; further ones cost
     /// so many units. What acknowledges nothing new costs more if it has more than
     /// [`FREE_RANGES`].
@@ -60,7 +60,7 @@ pub(crate) enum Price {
     Units(u32),
 }
 
-impl Price {
+impl FrameCost {
     /// The price of a frame. Every type has its arm: a new one does not compile until
     /// somebody decides what it costs.
     pub(crate) const fn of(frame: &Frame<'_>) -> Self {
@@ -68,7 +68,7 @@ impl Price {
             // A run of PADDING is one frame, and what separates runs is charged.
             Frame::Padding { .. } => Self::Free,
             // Their queue is bounded, and the oldest go first (RFC 9221 §5).
-            Frame::Datagram(_) => Self::FreeIfTaken,
+            Frame::Datagram(_) => Self::FreeIfDelivered,
             // Nothing follows it.
             Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. } => Self::Free,
             Frame::Stream { .. } => Self::FreeIfNew,
@@ -213,11 +213,11 @@ impl WorkBudget {
     }
 }
 
-impl Price {
+impl FrameCost {
     /// Units charged before anything is known of what the frame brings.
-    pub(super) const fn in_advance(self, is_first_ack: bool) -> u32 {
+    pub(super) const fn upfront(self, is_first_ack: bool) -> u32 {
         match self {
-            Self::Free | Self::FreeIfNew | Self::FreeIfTaken => 0,
+            Self::Free | Self::FreeIfNew | Self::FreeIfDelivered => 0,
             Self::FirstFree(_) if is_first_ack => 0,
             Self::FirstFree(units) | Self::Units(units) => units,
         }
@@ -226,12 +226,12 @@ impl Price {
 
 /// Units of a STREAM frame with `len` bytes that brought nothing new: empty, or a
 /// repetition.
-pub(super) const fn price_of_repeat(len: usize) -> u32 {
+pub(super) const fn cost_of_repeat(len: usize) -> u32 {
     if len >= LARGE_DATA { 0 } else { 1 }
 }
 
 /// Units of an ACK frame of so many ranges that acknowledged nothing new.
-pub(super) fn price_of_ranges(ranges: u64) -> u32 {
+pub(super) fn cost_of_ranges(ranges: u64) -> u32 {
     if ranges <= FREE_RANGES {
         return 0;
     }

@@ -6,13 +6,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::limits::Limits;
-use super::sources::{Source, Sources, Usage};
+use super::sources::{Source, SourceUsage, Sources};
 use crate::Instant;
 use crate::bucket::SharedTokenBucket;
 use crate::rng::Rng;
 
 /// How many times [`Limits::per_source`] handshakes of one source are refused.
-const REFUSE_SOURCE: usize = 8;
+const REFUSE_SOURCE_FACTOR: usize = 8;
 
 /// What a client is answered that is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct AdmissionControl {
     /// Handshakes under way.
     handshakes: AtomicUsize,
     /// Those of them that were not told to be overdue.
-    staying: AtomicUsize,
+    in_time: AtomicUsize,
     resets: SharedTokenBucket,
     refusals: SharedTokenBucket,
 }
@@ -75,7 +75,7 @@ impl AdmissionControl {
             sources: Sources::new(rng),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
-            staying: AtomicUsize::new(0),
+            in_time: AtomicUsize::new(0),
         }
     }
 
@@ -104,7 +104,7 @@ impl AdmissionControl {
     }
 
     /// The limit that lets nobody in now, whoever it is.
-    pub(super) fn closed(&self) -> Option<Refusal> {
+    pub(super) fn closed_by(&self) -> Option<Refusal> {
         if self.connections() >= self.limits.connections {
             Some(Refusal::Connections)
         } else if self.handshakes() >= self.limits.refuse_above {
@@ -115,8 +115,8 @@ impl AdmissionControl {
     }
 
     /// Whether there are so many handshakes that they get less time.
-    pub(super) fn is_loaded(&self) -> bool {
-        self.staying.load(Relaxed) >= self.limits.retry_above
+    pub(super) fn is_under_load(&self) -> bool {
+        self.in_time.load(Relaxed) >= self.limits.retry_above
     }
 
     /// Lets a client in: its connection and its handshake count from now on, until what
@@ -129,34 +129,34 @@ impl AdmissionControl {
         ip: IpAddr,
         validated: bool,
         always_retry: bool,
-    ) -> Result<Admitted, Denial> {
-        if let Some(refusal) = self.closed() {
+    ) -> Result<AdmissionGuard, Denial> {
+        if let Some(refusal) = self.closed_by() {
             return Err(Denial::Refuse(refusal));
         }
         let retry = always_retry || self.handshakes() >= self.limits.retry_above;
         let enter = |usage| {
-            self.judge(usage, validated, retry)?;
-            self.take_place().map_err(Denial::Refuse)
+            self.check_source(usage, validated, retry)?;
+            self.reserve_place().map_err(Denial::Refuse)
         };
         let source = self.source_of(ip);
         match source {
             Some(source) => self.sources.begin(source, validated, enter)?,
-            None => enter(Usage::default())?,
+            None => enter(SourceUsage::default())?,
         }
-        Ok(Admitted {
+        Ok(AdmissionGuard {
             control: self.clone(),
             source,
             proven: validated,
-            handshake: Handshake::UnderWay,
+            handshake: HandshakeStatus::UnderWay,
         })
     }
 
     /// What to do with a client whose source has this much.
-    fn judge(&self, usage: Usage, validated: bool, retry: bool) -> Result<(), Denial> {
+    fn check_source(&self, usage: SourceUsage, validated: bool, retry: bool) -> Result<(), Denial> {
         let per_source = self.limits.per_source;
         if usage.proven >= self.limits.connections_per_source {
             Err(Denial::Refuse(Refusal::ConnectionsOfSource))
-        } else if usage.handshakes >= per_source.saturating_mul(REFUSE_SOURCE) {
+        } else if usage.handshakes >= per_source.saturating_mul(REFUSE_SOURCE_FACTOR) {
             Err(Denial::Refuse(Refusal::HandshakesOfSource))
         } else if !validated && (retry || usage.handshakes >= per_source) {
             Err(Denial::Retry)
@@ -167,15 +167,15 @@ impl AdmissionControl {
 
     /// Counts a connection and its handshake. Where several endpoints do so at once,
     /// only one gets the last place.
-    fn take_place(&self) -> Result<(), Refusal> {
-        if !raise(&self.connections, self.limits.connections) {
+    fn reserve_place(&self) -> Result<(), Refusal> {
+        if !try_increment(&self.connections, self.limits.connections) {
             return Err(Refusal::Connections);
         }
-        if !raise(&self.handshakes, self.limits.refuse_above) {
-            lower(&self.connections);
+        if !try_increment(&self.handshakes, self.limits.refuse_above) {
+            decrement(&self.connections);
             return Err(Refusal::Handshakes);
         }
-        raise(&self.staying, usize::MAX);
+        try_increment(&self.in_time, usize::MAX);
         Ok(())
     }
 
@@ -187,8 +187,8 @@ impl AdmissionControl {
         self.refusals.take(now)
     }
 
-    pub(super) fn could_refuse(&self, now: Instant) -> bool {
-        self.refusals.has_some(now)
+    pub(super) fn can_refuse(&self, now: Instant) -> bool {
+        self.refusals.has_token(now)
     }
 
     /// On whose account an address is; `None` if it is trusted ([`Limits::trusted`]).
@@ -202,7 +202,7 @@ impl AdmissionControl {
 
 /// How far the handshake of a client that was let in has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handshake {
+enum HandshakeStatus {
     UnderWay,
     /// It was told to be overdue, and is about to end.
     Overdue,
@@ -212,69 +212,69 @@ enum Handshake {
 /// A client that counts until this is dropped: from before its connection is made to
 /// when that is gone.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmissionGuard {
     control: Arc<AdmissionControl>,
     /// `None` = trusted: on nobody's account.
     source: Option<Source>,
     /// Its address is proven, and counted as such.
     proven: bool,
-    handshake: Handshake,
+    handshake: HandshakeStatus,
 }
 
-impl Admitted {
+impl AdmissionGuard {
     /// The handshake is complete, which proves the address.
     pub(super) fn complete_handshake(&mut self) {
         self.leave_handshakes();
         if let Some(source) = self.source
-            && self.handshake != Handshake::Complete
+            && self.handshake != HandshakeStatus::Complete
         {
             let prove = !self.proven;
             self.control.sources.complete_handshake(source, prove);
             self.proven = true;
         }
-        self.handshake = Handshake::Complete;
+        self.handshake = HandshakeStatus::Complete;
     }
 
     /// The handshake is about to be ended because it takes too long.
     pub(super) fn set_overdue(&mut self) {
-        if self.handshake == Handshake::UnderWay {
-            lower(&self.control.staying);
-            self.handshake = Handshake::Overdue;
+        if self.handshake == HandshakeStatus::UnderWay {
+            decrement(&self.control.in_time);
+            self.handshake = HandshakeStatus::Overdue;
         }
     }
 
     /// The totals of handshakes go down.
     fn leave_handshakes(&self) {
         match self.handshake {
-            Handshake::UnderWay => {
-                lower(&self.control.staying);
-                lower(&self.control.handshakes);
+            HandshakeStatus::UnderWay => {
+                decrement(&self.control.in_time);
+                decrement(&self.control.handshakes);
             }
-            Handshake::Overdue => lower(&self.control.handshakes),
-            Handshake::Complete => {}
+            HandshakeStatus::Overdue => decrement(&self.control.handshakes),
+            HandshakeStatus::Complete => {}
         }
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmissionGuard {
     fn drop(&mut self) {
         self.leave_handshakes();
-        lower(&self.control.connections);
+        decrement(&self.control.connections);
         if let Some(source) = self.source {
-            let handshake = self.handshake != Handshake::Complete;
+            let handshake = self.handshake != HandshakeStatus::Complete;
             self.control.sources.end(source, handshake, self.proven);
         }
     }
 }
 
 /// Adds one unless that would be more than `most`; whether it did.
-fn raise(count: &AtomicUsize, most: usize) -> bool {
+fn try_increment(count: &AtomicUsize, most: usize) -> bool {
     let raised = |now: usize| now.checked_add(1).filter(|raised| *raised <= most);
     count.fetch_update(Relaxed, Relaxed, raised).is_ok()
 }
 
 /// Takes one away.
-fn lower(count: &AtomicUsize) {
+fn decrement(count: &AtomicUsize) {
     let lowered = |now: usize| Some(now.saturating_sub(1));
     let _ = count.fetch_update(Relaxed, Relaxed, lowered);
 }

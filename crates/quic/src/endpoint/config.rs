@@ -3,7 +3,7 @@
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::{Arc, Mutex};
 
-use super::Limits;
+use super::limits::Limits;
 use crate::cid::generator::{CidGenerator, RandomGenerator};
 use crate::connection::Config;
 use crate::crypto::{ReplayFilter, ResetKey, TokenKey};

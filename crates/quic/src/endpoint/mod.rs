@@ -12,6 +12,7 @@
 //! An endpoint owns no connection: the caller does, so that each can have a
 //! lock of its own.
 
+mod accept;
 mod admission;
 mod config;
 mod handshakes;
@@ -27,17 +28,17 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use self::admission::AdmissionControl;
-use self::admission::Admitted;
+use self::admission::AdmissionGuard;
 pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
-use self::handshakes::{Attempt, Handshakes};
+use self::handshakes::Handshakes;
 pub use self::incoming::Incoming;
 pub use self::limits::Limits;
-pub use self::route::Handle;
+pub use self::route::ConnectionHandle;
 use self::route::Routes;
 pub use self::sources::Source;
 use crate::Instant;
 use crate::cid::{ConnectionId, ResetToken};
-use crate::connection::{Config, Connect, Connection, EndpointEvent, Received};
+use crate::connection::{Config, ConnectOptions, Connection, EndpointEvent, RecvMeta};
 use crate::count::Count;
 use crate::error::TransportError;
 use crate::event::DropReason;
@@ -48,14 +49,14 @@ use crate::wire::{self, MIN_MTU, Version};
 
 /// What became of a datagram.
 #[derive(Debug)]
-pub enum Arrival {
+pub enum DatagramEvent {
     /// It is this connection's: call [`Connection::receive`].
-    Connection(Handle),
+    Connection(ConnectionHandle),
     /// A client begins: call [`Endpoint::accept`], then
     /// [`Connection::receive`] with the same datagram.
     Incoming(Box<Incoming>),
     /// Send the bytes written to `response` back.
-    Respond,
+    Response,
     /// Nothing is to be done.
     Dropped(DropReason),
 }
@@ -96,21 +97,21 @@ pub struct EndpointCounters {
 }
 
 #[derive(Debug)]
-struct Known {
+struct ConnectionEntry {
     cids: Vec<ConnectionId>,
     /// What the peer would reset it with.
     tokens: Vec<ResetToken>,
     /// A client's: it counts as long as this is here.
-    admitted: Option<Admitted>,
+    admitted: Option<AdmissionGuard>,
 }
 
 /// A datagram that begins with an Initial of a client that is not known.
 #[derive(Clone, Copy, Debug)]
-struct First<'a> {
+struct FirstDatagram<'a> {
     now: Instant,
     /// Wall time in seconds.
     unix_now: u64,
-    from: Received,
+    from: RecvMeta,
     header: &'a PartialHeader,
     datagram: &'a [u8],
 }
@@ -121,12 +122,12 @@ pub struct Endpoint {
     rng: Rng,
     cid_len: usize,
     routes: Routes,
-    known: FxHashMap<Handle, Known>,
+    connections: FxHashMap<ConnectionHandle, ConnectionEntry>,
     next: u64,
     admission: Arc<AdmissionControl>,
     handshakes: Handshakes,
     /// Attempts that the application refused, newest last; at most
-    /// [`incoming::REFUSED`].
+    /// `accept::MAX_REMEMBERED_REFUSALS`.
     refused: VecDeque<ConnectionId>,
     counters: EndpointCounters,
 }
@@ -162,7 +163,7 @@ impl Endpoint {
         Self {
             cid_len: (config.generator)().cid_len(),
             routes,
-            known: FxHashMap::default(),
+            connections: FxHashMap::default(),
             next: 0,
             admission,
             handshakes: Handshakes::default(),
@@ -182,13 +183,13 @@ impl Endpoint {
     /// Connections known.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.connections.len()
     }
 
     /// Whether no connection is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.connections.is_empty()
     }
 
     /// Handshakes under way on the server side.
@@ -207,9 +208,9 @@ impl Endpoint {
     /// ([`Limits::handshake_timeout_under_load`]), the oldest first, each once: end
     /// it with [`Connection::expire_handshake`]. Ask until `None`, after each batch
     /// of datagrams; without any there is nobody that the room is needed for.
-    pub fn next_overdue(&mut self, now: Instant) -> Option<Handle> {
+    pub fn next_overdue(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let timeout = self.admission.limits().handshake_timeout_under_load;
-        if timeout.is_zero() || !self.admission.is_loaded() {
+        if timeout.is_zero() || !self.admission.is_under_load() {
             return None;
         }
         let overdue = self.handshakes.next_overdue(now, timeout)?;
@@ -229,13 +230,13 @@ impl Endpoint {
         reason = "sizes of what is in memory together"
     )]
     pub fn memory(&self) -> usize {
-        let known = self.known.values();
-        let each = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
+        let known = self.connections.values();
+        let each = known.map(|known| memory::vec(&known.cids) + memory::vec(&known.tokens));
         each.sum::<usize>()
-            + memory::table(&self.known)
+            + memory::hash_map(&self.connections)
             + self.routes.memory()
             + self.handshakes.memory()
-            + memory::ring(&self.refused)
+            + memory::vec_deque(&self.refused)
     }
 
     /// Finds whose datagram this is. An answer that needs no connection is
@@ -245,17 +246,17 @@ impl Endpoint {
         &mut self,
         now: Instant,
         unix_now: u64,
-        from: Received,
+        from: RecvMeta,
         datagram: &[u8],
         response: &mut Vec<u8>,
-    ) -> Arrival {
+    ) -> DatagramEvent {
         response.clear();
         let route = wire::header::route(datagram, self.cid_len);
         let known = route
             .and_then(|route| ConnectionId::new(route.dcid))
             .and_then(|cid| self.routes.get(&cid));
         if let Some(handle) = known {
-            return Arrival::Connection(handle);
+            return DatagramEvent::Connection(handle);
         }
         let unclaimed = match route {
             None => Err(DropReason::Malformed),
@@ -263,8 +264,8 @@ impl Endpoint {
                 version: None,
                 dcid,
             }) => match self.routes.get_reset(datagram) {
-                Some(handle) => return Arrival::Connection(handle),
-                None => self.reset_stranger(now, datagram, dcid, response),
+                Some(handle) => return DatagramEvent::Connection(handle),
+                None => self.reply_with_reset(now, datagram, dcid, response),
             },
             Some(Route {
                 version: Some(version),
@@ -275,10 +276,10 @@ impl Endpoint {
         match unclaimed {
             Ok(arrival) => arrival,
             Err(reason) => match self.routes.get_reset(datagram) {
-                Some(handle) => Arrival::Connection(handle),
+                Some(handle) => DatagramEvent::Connection(handle),
                 None => {
                     self.counters.dropped.count_one();
-                    Arrival::Dropped(reason)
+                    DatagramEvent::Dropped(reason)
                 }
             },
         }
@@ -289,10 +290,10 @@ impl Endpoint {
         now: Instant,
         version: Version,
         unix_now: u64,
-        from: Received,
+        from: RecvMeta,
         datagram: &[u8],
         response: &mut Vec<u8>,
-    ) -> Result<Arrival, DropReason> {
+    ) -> Result<DatagramEvent, DropReason> {
         if self.config.server.is_none() || version == Version::NEGOTIATION {
             return Err(DropReason::Unexpected);
         }
@@ -305,10 +306,10 @@ impl Endpoint {
             HeaderKind::UnsupportedVersion if full => {
                 self.counters.negotiations.count_one();
                 reply::negotiation(&mut self.rng, &header, datagram, response);
-                Ok(Arrival::Respond)
+                Ok(DatagramEvent::Response)
             }
             HeaderKind::Initial { token } if full => {
-                let first = First {
+                let first = FirstDatagram {
                     now,
                     unix_now,
                     from,
@@ -321,7 +322,7 @@ impl Endpoint {
             // forgotten. It has a token to know the answer by once it has the
             // server's transport parameters, as it has when it sends this.
             HeaderKind::Handshake => {
-                self.reset_stranger(now, datagram, header.dcid.of(datagram), response)
+                self.reply_with_reset(now, datagram, header.dcid.of(datagram), response)
             }
             HeaderKind::UnsupportedVersion | HeaderKind::Initial { .. } => {
                 Err(DropReason::Malformed)
@@ -340,8 +341,8 @@ impl Endpoint {
     pub fn connect(
         &mut self,
         now: Instant,
-        connect: Connect,
-    ) -> Result<(Handle, Connection), TransportError> {
+        connect: ConnectOptions,
+    ) -> Result<(ConnectionHandle, Connection), TransportError> {
         let transport = self.config.transport.clone();
         self.connect_with(now, connect, transport)
     }
@@ -353,17 +354,17 @@ impl Endpoint {
     pub fn connect_with(
         &mut self,
         now: Instant,
-        connect: Connect,
+        connect: ConnectOptions,
         transport: Arc<Config>,
-    ) -> Result<(Handle, Connection), TransportError> {
+    ) -> Result<(ConnectionHandle, Connection), TransportError> {
         let mut common = self.common(now);
         common.config = transport;
         let mut connection = Connection::connect(common, connect)?;
         Ok((self.register(&mut connection, None), connection))
     }
 
-    fn common(&mut self, now: Instant) -> crate::connection::Common {
-        crate::connection::Common {
+    fn common(&mut self, now: Instant) -> crate::connection::CommonOptions {
+        crate::connection::CommonOptions {
             now,
             config: self.config.transport.clone(),
             rng: self.rng.child("connection"),
@@ -372,12 +373,16 @@ impl Endpoint {
         }
     }
 
-    fn register(&mut self, connection: &mut Connection, admitted: Option<Admitted>) -> Handle {
-        let handle = Handle(self.next);
+    fn register(
+        &mut self,
+        connection: &mut Connection,
+        admitted: Option<AdmissionGuard>,
+    ) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.next);
         self.next.count_one();
-        self.known.insert(
+        self.connections.insert(
             handle,
-            Known {
+            ConnectionEntry {
                 cids: Vec::new(),
                 tokens: Vec::new(),
                 admitted,
@@ -390,8 +395,8 @@ impl Endpoint {
     }
 
     /// Takes what [`Connection::poll_endpoint_event`] gave.
-    pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
-        let Some(known) = self.known.get_mut(&handle) else {
+    pub fn on_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
+        let Some(known) = self.connections.get_mut(&handle) else {
             return;
         };
         match event {
@@ -415,7 +420,7 @@ impl Endpoint {
             }
             EndpointEvent::Drained => {
                 self.end_handshake(handle);
-                if let Some(known) = self.known.remove(&handle) {
+                if let Some(known) = self.connections.remove(&handle) {
                     for cid in &known.cids {
                         self.routes.remove(cid, handle);
                     }
@@ -428,17 +433,17 @@ impl Endpoint {
     /// Forgets every connection: nobody serves them any more. Clients of them no longer
     /// count.
     pub fn forget_all(&mut self) {
-        let handles: Vec<Handle> = self.known.keys().copied().collect();
+        let handles: Vec<ConnectionHandle> = self.connections.keys().copied().collect();
         for handle in handles {
             self.on_event(handle, EndpointEvent::Drained);
         }
     }
 
-    fn admitted(&mut self, handle: Handle) -> Option<&mut Admitted> {
-        self.known.get_mut(&handle)?.admitted.as_mut()
+    fn admitted(&mut self, handle: ConnectionHandle) -> Option<&mut AdmissionGuard> {
+        self.connections.get_mut(&handle)?.admitted.as_mut()
     }
 
-    fn end_handshake(&mut self, handle: Handle) {
+    fn end_handshake(&mut self, handle: ConnectionHandle) {
         if let Some(attempt) = self.handshakes.end(handle) {
             self.routes.remove(&attempt.initial_dcid, handle);
         }
@@ -446,13 +451,13 @@ impl Endpoint {
 
     /// A packet of a connection we don't know: tell the peer so that it need
     /// not wait for its timeout (RFC 9000 §10.3).
-    fn reset_stranger(
+    fn reply_with_reset(
         &mut self,
         now: Instant,
         datagram: &[u8],
         dcid: &[u8],
         response: &mut Vec<u8>,
-    ) -> Result<Arrival, DropReason> {
+    ) -> Result<DatagramEvent, DropReason> {
         // Of another length it is not one of ours, so that nobody has its token.
         let ours = dcid.len() == self.cid_len && !dcid.is_empty();
         let size = wire::reset::size(datagram.len()).filter(|_| ours);
@@ -464,14 +469,14 @@ impl Endpoint {
         self.counters.resets.count_one();
         let token = self.config.reset_key.token(dcid);
         reply::reset(&mut self.rng, size, token, response);
-        Ok(Arrival::Respond)
+        Ok(DatagramEvent::Response)
     }
 }
 
 impl core::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Endpoint")
-            .field("connections", &self.known.len())
+            .field("connections", &self.connections.len())
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }

@@ -12,15 +12,15 @@ use crate::wire::reset::candidate;
 
 /// Names a connection of an endpoint; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle(pub u64);
+pub struct ConnectionHandle(pub u64);
 
 /// The routing table. Clients choose the connection IDs of their first packets,
 /// so the hash is keyed.
 #[derive(Debug)]
 pub(super) struct Routes {
-    by_cid: HashMap<ConnectionId, Handle, FixedState>,
+    by_cid: HashMap<ConnectionId, ConnectionHandle, FixedState>,
     /// By what `disguise` makes of the token.
-    by_token: HashMap<[u8; 16], Handle, FixedState>,
+    by_token: HashMap<[u8; 16], ConnectionHandle, FixedState>,
     /// A pseudorandom function of its own: how long a search takes says nothing
     /// about tokens (RFC 9000 §10.3.1).
     disguise: ResetKey,
@@ -36,7 +36,7 @@ impl Routes {
     }
 
     /// Whose stateless reset `datagram` is, if it is one.
-    pub(super) fn get_reset(&self, datagram: &[u8]) -> Option<Handle> {
+    pub(super) fn get_reset(&self, datagram: &[u8]) -> Option<ConnectionHandle> {
         if self.by_token.is_empty() {
             return None;
         }
@@ -46,7 +46,12 @@ impl Routes {
 
     /// Replaces the tokens that reset a connection. Peers choose them: one that
     /// another connection has stays with that.
-    pub(super) fn set_tokens(&mut self, handle: Handle, old: &[ResetToken], new: &[ResetToken]) {
+    pub(super) fn set_tokens(
+        &mut self,
+        handle: ConnectionHandle,
+        old: &[ResetToken],
+        new: &[ResetToken],
+    ) {
         for token in old {
             let key = self.disguise.token(&token.0).0;
             if self.by_token.get(&key) == Some(&handle) {
@@ -61,22 +66,22 @@ impl Routes {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::table(&self.by_cid).saturating_add(memory::table(&self.by_token))
+        memory::hash_map(&self.by_cid).saturating_add(memory::hash_map(&self.by_token))
     }
 
-    pub(super) fn get(&self, cid: &ConnectionId) -> Option<Handle> {
+    pub(super) fn get(&self, cid: &ConnectionId) -> Option<ConnectionHandle> {
         self.by_cid.get(cid).copied()
     }
 
     /// Datagrams to `cid` are those of `handle`, unless they are another's: a client
     /// chooses the first one, and no choice of a stranger's may redirect what
     /// belongs to a connection.
-    pub(super) fn add(&mut self, cid: ConnectionId, handle: Handle) {
+    pub(super) fn add(&mut self, cid: ConnectionId, handle: ConnectionHandle) {
         self.by_cid.entry(cid).or_insert(handle);
     }
 
     /// They no longer are; those of another stay that one's.
-    pub(super) fn remove(&mut self, cid: &ConnectionId, handle: Handle) {
+    pub(super) fn remove(&mut self, cid: &ConnectionId, handle: ConnectionHandle) {
         if self.by_cid.get(cid) == Some(&handle) {
             self.by_cid.remove(cid);
         }

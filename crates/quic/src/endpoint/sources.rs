@@ -66,7 +66,7 @@ enum Account {
 
 /// What is open on an account; never empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+struct SourceCount {
     handshakes: usize,
     /// Connections whose address is proven: spoofed ones must not take away what
     /// belongs to the true owner of an address.
@@ -75,7 +75,7 @@ struct Count {
 
 /// How full the fuller of a source's accounts is, as if it were the source's alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct SourceUsage {
     pub(super) handshakes: usize,
     pub(super) proven: usize,
 }
@@ -114,7 +114,7 @@ impl Sources {
         &self,
         source: Source,
         proven: bool,
-        enter: impl FnOnce(Usage) -> Result<(), E>,
+        enter: impl FnOnce(SourceUsage) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut table = self.table(source);
         enter(table.usage(source))?;
@@ -145,7 +145,7 @@ impl Sources {
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let tables = self.tables.iter();
-        let each = tables.map(|table| memory::table(&lock(table).counts));
+        let each = tables.map(|table| memory::hash_map(&lock(table).counts));
         each.fold(0, usize::saturating_add)
     }
 
@@ -178,38 +178,40 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 
 #[derive(Debug)]
 struct Table {
-    counts: HashMap<Account, Count, FixedState>,
+    counts: HashMap<Account, SourceCount, FixedState>,
 }
 
 impl Table {
-    fn usage(&self, source: Source) -> Usage {
+    fn usage(&self, source: Source) -> SourceUsage {
         source
             .accounts()
             .filter_map(|(account, share)| Some((self.counts.get(&account)?, share)))
-            .fold(Usage::default(), |usage, (count, share)| Usage {
-                handshakes: usage
-                    .handshakes
-                    .max(count.handshakes.checked_div(share).unwrap_or(0)),
-                proven: usage
-                    .proven
-                    .max(count.proven.checked_div(share).unwrap_or(0)),
+            .fold(SourceUsage::default(), |usage, (count, share)| {
+                SourceUsage {
+                    handshakes: usage
+                        .handshakes
+                        .max(count.handshakes.checked_div(share).unwrap_or(0)),
+                    proven: usage
+                        .proven
+                        .max(count.proven.checked_div(share).unwrap_or(0)),
+                }
             })
     }
 
-    fn change(&mut self, source: Source, change: impl Fn(&mut Count)) {
+    fn change(&mut self, source: Source, change: impl Fn(&mut SourceCount)) {
         for (account, _) in source.accounts() {
             let count = self.counts.entry(account).or_default();
             change(count);
-            if *count == Count::default() {
+            if *count == SourceCount::default() {
                 self.counts.remove(&account);
-                self.give_back();
+                self.shrink_if_sparse();
             }
         }
     }
 
     /// The table halves when an eighth is in use, so that each end of a connection
     /// pays a constant part of moving the rest.
-    fn give_back(&mut self) {
+    fn shrink_if_sparse(&mut self) {
         let capacity = self.counts.capacity();
         if capacity > SMALL_TABLE && self.counts.len() < capacity / 8 {
             self.counts.shrink_to(capacity / 2);

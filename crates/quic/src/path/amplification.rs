@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn three_bytes_for_each_until_validated() {
+    fn limit_is_three_times_received_bytes_until_validated() {
         let mut budget = Amplification::new();
         assert_eq!(budget.available(), 0);
         budget.on_received(1_200);
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sender_that_asks_first_never_exceeds_it(
+        fn sender_within_available_bytes_never_exceeds_the_limit(
             steps in proptest::collection::vec((0..3_000_usize, 0..3_000_u64), 0..100),
         ) {
             let mut budget = Amplification::new();

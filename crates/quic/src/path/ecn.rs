@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_path_becomes_capable() {
+    fn path_that_preserves_marks_becomes_capable() {
         let (mut path, mut space) = tested();
         assert_eq!(path.on_ack(&mut space, &ack(2, 2, 0, 0)), 0);
         assert_eq!(path.state(), EcnState::Capable);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn testing_ends_with_time_too() {
+    fn ecn_testing_ends_after_three_ptos() {
         let (mut path, mut space) = (PathEcn::new(Mark::Ect0), SpaceEcn::default());
         path.on_sent(&mut space, Mark::Ect0, Instant::ZERO, PTO);
         path.on_sent(&mut space, Mark::Ect0, Instant::ZERO + PTO, PTO);
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_damage_is_named() {
+    fn each_kind_of_mark_damage_fails_with_its_reason() {
         let cases = [
             (
                 EcnAck {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capable_path_can_fail_later() {
+    fn capable_path_fails_when_marks_are_bleached_later() {
         let (mut path, mut space) = tested();
         path.on_ack(&mut space, &ack(10, 10, 0, 0));
         assert_eq!(send(&mut path, &mut space, 5), 5);
@@ -359,14 +359,14 @@ mod tests {
     }
 
     #[test]
-    fn unmarked_acknowledgments_prove_nothing() {
+    fn ack_of_unmarked_packets_leaves_state_unknown() {
         let (mut path, mut space) = tested();
         assert_eq!(path.on_ack(&mut space, &EcnAck::default()), 0);
         assert_eq!(path.state(), EcnState::Unknown);
     }
 
     #[test]
-    fn losing_every_mark_condemns_the_path_and_losing_most_does_not() {
+    fn path_fails_when_all_marked_packets_are_lost_but_not_when_most_are() {
         let (mut path, _) = tested();
         path.on_lost(9);
         assert_eq!(path.state(), EcnState::Unknown);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ce_is_mangling_some_ce_is_congestion() {
+    fn path_fails_when_all_marks_are_ce_but_not_when_some_are() {
         let (mut path, mut space) = tested();
         assert_eq!(path.on_ack(&mut space, &ack(6, 0, 0, 6)), 6);
         assert_eq!(path.state(), EcnState::Unknown);
@@ -394,7 +394,7 @@ mod tests {
     /// A new path starts from the counts of the space, not from zero, and the
     /// old path's late packets do not condemn it.
     #[test]
-    fn migration_keeps_the_counts_of_the_space() {
+    fn new_path_starts_from_the_counts_of_the_space() {
         let (mut old, mut space) = tested();
         old.on_ack(&mut space, &ack(4, 4, 0, 0));
         let mut new = PathEcn::new(Mark::Ect0);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn ect1_is_validated_by_its_own_count() {
+    fn ect1_is_validated_by_the_ect1_count() {
         let (mut path, mut space) = (PathEcn::new(Mark::Ect1), SpaceEcn::default());
         send(&mut path, &mut space, 10);
         let report = |ect0, ect1| EcnAck {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn off_is_off() {
+    fn disabled_ecn_marks_nothing() {
         let (mut path, mut space) = (PathEcn::new(Mark::NotEct), SpaceEcn::default());
         assert_eq!(send(&mut path, &mut space, 5), 0);
         let mut disabled = PathEcn::new(Mark::Ect0);
@@ -434,7 +434,7 @@ mod tests {
         /// A path that only turns some ECT(0) into CE and loses some packets is
         /// never condemned once a plain mark came through, and every CE counts.
         #[test]
-        fn an_honest_path_stays_capable(
+        fn path_that_only_adds_ce_stays_capable(
             fates in proptest::collection::vec(0..4_u8, 1..200),
             ack_every in 1..7_usize,
         ) {

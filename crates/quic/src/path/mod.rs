@@ -33,7 +33,6 @@ pub use clearway_recovery::PathId;
 use self::amplification::Amplification;
 use self::ecn::{Mark, PathEcn};
 use self::mtu::MtuDiscovery;
-use self::paths::PathDefaults;
 use self::validation::{ChallengeData, PathResponses, PathValidation, Proof};
 use crate::Instant;
 use crate::rng::Rng;
@@ -46,6 +45,17 @@ pub struct Addresses {
     pub remote: SocketAddr,
     /// The local address, where known.
     pub local_ip: Option<IpAddr>,
+}
+
+/// The settings that every new path starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct PathDefaults {
+    /// Largest datagram to send, in bytes of UDP payload.
+    pub max_mtu: u16,
+    /// Whether to search for a larger MTU once the path is validated.
+    pub mtu_discovery: bool,
+    /// The ECN mark to test the path with.
+    pub mark: Mark,
 }
 
 /// One path: a pair of addresses and what is known of the way between them.

@@ -36,7 +36,7 @@ const BLACK_HOLE_PTOS: u32 = 3;
 
 /// What links commonly carry: Ethernet with IPv6 and IPv4, jumbo frames with
 /// each, loopback. Tried in this order while no size has failed.
-const RUNGS: [u16; 5] = [1452, 1472, 8952, 8972, MAX_SIZE];
+const COMMON_SIZES: [u16; 5] = [1452, 1472, 8952, 8972, MAX_SIZE];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -70,7 +70,7 @@ pub struct MtuDiscovery {
     /// Bound of configuration and peer.
     limit: u16,
     /// A size failed in this search: halve instead of climbing.
-    failed_any: bool,
+    any_failed: bool,
     phase: Phase,
     /// Loss bursts since a packet above [`MIN_MTU`] was acknowledged.
     bursts: u8,
@@ -88,7 +88,7 @@ impl MtuDiscovery {
             current: MIN_MTU,
             high: limit,
             limit,
-            failed_any: false,
+            any_failed: false,
             phase: Phase::Waiting,
             bursts: 0,
             burst_end: Instant::ZERO,
@@ -152,7 +152,7 @@ impl MtuDiscovery {
     /// A probe of `size` was acknowledged.
     pub(crate) fn on_probe_acked(&mut self, now: Instant, size: u16) -> Option<u16> {
         self.on_packet_acked(size);
-        if !self.settle(size) || size <= self.current || size > self.high {
+        if !self.clear_in_flight(size) || size <= self.current || size > self.high {
             return None;
         }
         self.current = size;
@@ -162,7 +162,7 @@ impl MtuDiscovery {
 
     /// A probe of `size` was declared lost.
     pub(crate) fn on_probe_lost(&mut self, now: Instant, size: u16) {
-        if !self.settle(size) || self.candidate() != Some(size) {
+        if !self.clear_in_flight(size) || self.candidate() != Some(size) {
             return;
         }
         if let Phase::Searching { lost, .. } = &mut self.phase {
@@ -209,7 +209,7 @@ impl MtuDiscovery {
         if size <= self.current {
             return self.fall_back(now, size.saturating_sub(1));
         }
-        self.lower_high(now, size.saturating_sub(1));
+        self.lower_upper_bound(now, size.saturating_sub(1));
         None
     }
 
@@ -223,7 +223,7 @@ impl MtuDiscovery {
         if size < self.current {
             return self.fall_back(now, size);
         }
-        self.lower_high(now, size);
+        self.lower_upper_bound(now, size);
         None
     }
 
@@ -253,8 +253,8 @@ impl MtuDiscovery {
         if self.high <= self.current {
             return None;
         }
-        if !self.failed_any {
-            let rung = RUNGS.into_iter().find(|rung| *rung > self.current);
+        if !self.any_failed {
+            let rung = COMMON_SIZES.into_iter().find(|rung| *rung > self.current);
             return Some(rung.unwrap_or(self.high).min(self.high));
         }
         let gap = self.high.saturating_sub(self.current);
@@ -264,7 +264,7 @@ impl MtuDiscovery {
 
     /// Takes note that the probe of `size` is no longer on its way; false if
     /// it was not the one waited for.
-    fn settle(&mut self, size: u16) -> bool {
+    fn clear_in_flight(&mut self, size: u16) -> bool {
         match &mut self.phase {
             Phase::Searching { in_flight, .. } if *in_flight == Some(size) => {
                 *in_flight = None;
@@ -277,7 +277,7 @@ impl MtuDiscovery {
     /// Looks for the best size from the present one up to `high`.
     fn search(&mut self, now: Instant, high: u16) {
         self.high = high.clamp(self.current, self.limit);
-        self.failed_any = false;
+        self.any_failed = false;
         self.proceed(now);
     }
 
@@ -296,12 +296,12 @@ impl MtuDiscovery {
 
     fn too_large(&mut self, now: Instant, size: u16) {
         self.high = size.saturating_sub(1);
-        self.failed_any = true;
+        self.any_failed = true;
         self.proceed(now);
     }
 
     /// Learns a bound at or above the size in use without a loss.
-    fn lower_high(&mut self, now: Instant, high: u16) {
+    fn lower_upper_bound(&mut self, now: Instant, high: u16) {
         if high >= self.high {
             return;
         }

@@ -29,7 +29,7 @@ fn run(mtu: &mut MtuDiscovery, now: Instant, path: u16) -> Vec<u16> {
 }
 
 #[test]
-fn nothing_is_probed_before_the_handshake_is_confirmed() {
+fn no_mtu_probe_before_handshake_is_confirmed() {
     let mut mtu = MtuDiscovery::new(DEFAULT_CAP);
     assert_eq!(mtu.next_probe(at(0)), None);
     assert_eq!(mtu.current(), MIN_MTU);
@@ -38,7 +38,7 @@ fn nothing_is_probed_before_the_handshake_is_confirmed() {
 }
 
 #[test]
-fn ethernet_takes_one_probe() {
+fn ethernet_mtu_is_found_with_one_probe() {
     let mut mtu = started(DEFAULT_CAP);
     assert_eq!(run(&mut mtu, at(0), 1472), [1452]);
     assert_eq!(mtu.current(), 1452);
@@ -46,7 +46,7 @@ fn ethernet_takes_one_probe() {
 }
 
 #[test]
-fn jumbo_and_loopback_climb_the_rungs() {
+fn large_mtu_is_found_through_the_common_sizes() {
     let mut mtu = started(MAX_SIZE);
     assert_eq!(
         run(&mut mtu, at(0), MAX_SIZE),
@@ -55,7 +55,7 @@ fn jumbo_and_loopback_climb_the_rungs() {
 }
 
 #[test]
-fn a_size_is_too_large_after_three_probes() {
+fn size_is_too_large_after_three_lost_probes() {
     let mut mtu = started(DEFAULT_CAP);
     let tried = run(&mut mtu, at(0), 1392);
     assert_eq!(tried[..3], [1452, 1452, 1452]);
@@ -64,7 +64,7 @@ fn a_size_is_too_large_after_three_probes() {
 }
 
 #[test]
-fn a_lost_probe_that_was_bad_luck_costs_nothing() {
+fn size_is_found_despite_two_lost_probes() {
     let mut mtu = started(DEFAULT_CAP);
     for _ in 0..2 {
         mtu.next_probe(at(0));
@@ -75,7 +75,7 @@ fn a_lost_probe_that_was_bad_luck_costs_nothing() {
 }
 
 #[test]
-fn the_raise_timer_finds_a_path_that_grew() {
+fn raise_timer_finds_a_larger_mtu() {
     let mut mtu = started(DEFAULT_CAP);
     run(&mut mtu, at(0), 1300);
     assert_eq!(mtu.next_probe(at(599)), None);
@@ -85,7 +85,7 @@ fn the_raise_timer_finds_a_path_that_grew() {
 
 /// A timer in the past that nobody clears would be a busy loop.
 #[test]
-fn a_raise_timer_that_fired_is_gone() {
+fn raise_timer_is_cleared_once_it_fired() {
     let mut mtu = started(DEFAULT_CAP);
     run(&mut mtu, at(0), 1300);
     assert!(mtu.next_probe(at(600)).is_some());
@@ -93,7 +93,7 @@ fn a_raise_timer_that_fired_is_gone() {
 }
 
 #[test]
-fn the_peer_limits_the_search() {
+fn peer_limit_bounds_the_search() {
     let mut mtu = MtuDiscovery::new(MAX_SIZE);
     mtu.set_peer_limit(1_350);
     mtu.start(at(0));
@@ -107,7 +107,7 @@ fn the_peer_limits_the_search() {
 }
 
 #[test]
-fn three_bursts_of_loss_are_a_black_hole_one_burst_is_not() {
+fn three_loss_bursts_are_a_black_hole_and_one_is_not() {
     let mut mtu = started(DEFAULT_CAP);
     run(&mut mtu, at(0), 1452);
     for _ in 0..50 {
@@ -130,7 +130,7 @@ fn three_bursts_of_loss_are_a_black_hole_one_burst_is_not() {
 /// Trap: when only large packets vanish, nothing is acknowledged and so
 /// nothing declared lost; only the PTO shows it.
 #[test]
-fn three_ptos_in_a_row_are_a_black_hole() {
+fn three_consecutive_ptos_are_a_black_hole() {
     let mut mtu = started(DEFAULT_CAP);
     assert_eq!(mtu.on_pto(at(0), 5), None, "already at the base");
     run(&mut mtu, at(0), 1452);
@@ -139,7 +139,7 @@ fn three_ptos_in_a_row_are_a_black_hole() {
 }
 
 #[test]
-fn a_refused_send_is_an_immediate_answer() {
+fn send_rejected_by_the_host_lowers_the_size_at_once() {
     let mut mtu = started(DEFAULT_CAP);
     assert_eq!(mtu.next_probe(at(0)), Some(1452));
     assert_eq!(mtu.on_send_refused(at(0), 1452), None);
@@ -153,7 +153,7 @@ fn a_refused_send_is_an_immediate_answer() {
 }
 
 #[test]
-fn an_icmp_message_lowers_and_never_raises() {
+fn icmp_packet_too_big_lowers_and_never_raises_the_size() {
     let mut mtu = started(DEFAULT_CAP);
     assert_eq!(mtu.on_packet_too_big(at(0), 1199), None);
     assert_eq!(mtu.on_packet_too_big(at(0), 9_000), None);
@@ -183,7 +183,7 @@ enum Step {
 proptest! {
     /// Every path's search ends within a step of the truth.
     #[test]
-    fn finds_the_mtu_of_any_path(path in MIN_MTU..=MAX_SIZE, cap in MIN_MTU..=MAX_SIZE) {
+    fn search_finds_the_mtu_of_any_path(path in MIN_MTU..=MAX_SIZE, cap in MIN_MTU..=MAX_SIZE) {
         let mut mtu = started(cap);
         let tried = run(&mut mtu, at(0), path);
         let best = path.min(cap);
@@ -194,7 +194,7 @@ proptest! {
 
     /// No order of events leaves the bounds, or a search with nothing to do.
     #[test]
-    fn stays_within_its_bounds(steps in proptest::collection::vec(prop_oneof![
+    fn size_stays_within_bounds_for_any_event_order(steps in proptest::collection::vec(prop_oneof![
         4 => Just(Step::Probe),
         4 => any::<bool>().prop_map(Step::Acked),
         2 => (1_100..=MAX_SIZE).prop_map(Step::Lost),

@@ -22,15 +22,15 @@ const UNMEASURED_PTO: Duration = Duration::from_millis(999);
 
 /// The PTO that a path to be validated is granted where the connection's is
 /// `pto` (RFC 9000 §8.2.4).
-fn granted(pto: Duration) -> Duration {
+fn validation_pto(pto: Duration) -> Duration {
     pto.max(UNMEASURED_PTO)
 }
 
 /// How long the validation of a path lasts that nobody answers on, where the
 /// connection's PTO is `pto` (RFC 9000 §8.2.4).
 #[must_use]
-pub fn patience(pto: Duration) -> Duration {
-    granted(pto).saturating_mul(ABANDON_AFTER_PTOS)
+pub fn validation_timeout(pto: Duration) -> Duration {
+    validation_pto(pto).saturating_mul(ABANDON_AFTER_PTOS)
 }
 
 /// Challenges of one attempt that an answer may still match. One is sent each
@@ -101,7 +101,7 @@ impl Default for PathValidation {
 impl PathValidation {
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        memory::short_list(&self.outstanding)
+        memory::small_vec(&self.outstanding)
     }
 
     /// A path nobody questions yet.
@@ -121,7 +121,7 @@ impl PathValidation {
     /// longer (RFC 9000 §8.2.4). A challenge is due at once. Answers to earlier
     /// challenges still count.
     pub fn start(&mut self, now: Instant, pto: Duration) {
-        self.pto = granted(pto);
+        self.pto = validation_pto(pto);
         self.begin(now, false);
     }
 
@@ -244,7 +244,7 @@ pub struct PathResponses {
 impl PathResponses {
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        memory::short_list(&self.pending)
+        memory::small_vec(&self.pending)
     }
 
     /// A PATH_CHALLENGE came on this path. False if an older one now goes
@@ -297,14 +297,14 @@ mod tests {
 
     /// Trap: the first packet on a new path carries PATH_CHALLENGE.
     #[test]
-    fn migration_trap_first_packet_carries_challenge() {
+    fn challenge_is_due_as_soon_as_validation_starts() {
         assert!(!PathValidation::new().challenge_due(at(0)));
         assert!(started().challenge_due(at(0)));
         assert_eq!(started().next_timeout(), Some(at(0)));
     }
 
     #[test]
-    fn only_matching_data_proves_the_path() {
+    fn only_matching_path_response_validates_path() {
         let mut path = started();
         let data = path.send_challenge(at(0), 1_200, &mut rng());
         let mut wrong = data;
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn each_pto_a_new_challenge_and_any_of_them_counts() {
+    fn new_challenge_is_due_each_pto_and_any_answer_counts() {
         let mut path = started();
         let mut rng = rng();
         let mut sent = Vec::new();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_fails_after_three_ptos() {
+    fn validation_without_answer_fails_after_three_ptos() {
         let mut path = started();
         path.send_challenge(at(0), 1_200, &mut rng());
         assert_eq!(path.handle_timeout(at(5_999)), None);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_pto_does_not_hurry_a_longer_path() {
+    fn short_pto_does_not_shorten_validation_of_a_new_path() {
         let mut path = PathValidation::new();
         path.start(at(0), Duration::from_millis(10));
         path.send_challenge(at(0), 1_200, &mut rng());
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_challenge_proves_the_address_only() {
+    fn answer_to_small_challenge_validates_address_only() {
         let mut path = started();
         let mut rng = rng();
         let small = path.send_challenge(at(0), 600, &mut rng);
@@ -379,7 +379,7 @@ mod tests {
 
     /// Small answers must not put off the end for ever.
     #[test]
-    fn the_address_restarts_the_clock_once() {
+    fn address_validation_restarts_the_deadline_once() {
         let mut path = started();
         let mut rng = rng();
         for n in 0..20 {
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn outstanding_challenges_are_bounded() {
+    fn number_of_outstanding_challenges_is_bounded() {
         let mut path = started();
         let mut rng = rng();
         let sent: Vec<_> = (0..100)
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_path_says_nothing_more() {
+    fn abandoned_validation_sends_and_accepts_nothing() {
         let mut path = started();
         let data = path.send_challenge(at(0), 1_200, &mut rng());
         path.abandon();
@@ -417,7 +417,7 @@ mod tests {
 
     /// The whole table: state by event.
     #[test]
-    fn transition_table() {
+    fn state_transition_table() {
         let idle = PathValidation::new;
         let running = started;
         let validated = || {
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn each_challenge_is_answered_once_and_in_order() {
+    fn challenges_are_answered_once_and_in_order() {
         let mut owed = PathResponses::default();
         assert!(!owed.is_pending());
         for n in [1, 2, 1] {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_flood_owes_the_newest_answers() {
+    fn challenge_flood_keeps_only_the_newest_responses() {
         let mut owed = PathResponses::default();
         let unanswered = (0..1_000_u64)
             .filter(|n| !owed.on_challenge(n.to_be_bytes()))

@@ -40,7 +40,7 @@ impl Ahead {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        self.charged.saturating_add(memory::map(&self.pieces))
+        self.charged.saturating_add(memory::btree_map(&self.pieces))
     }
 
     /// Where the first piece starts.
@@ -146,7 +146,7 @@ impl Ahead {
     /// The memory held, added up anew.
     pub(super) fn recount(&self) -> usize {
         let pieces: usize = self.pieces.values().map(Block::charge).sum();
-        pieces + memory::map(&self.pieces)
+        pieces + memory::btree_map(&self.pieces)
     }
 
     /// Whether no two pieces overlap, none is empty, and the sums are right.

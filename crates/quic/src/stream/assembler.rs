@@ -54,7 +54,7 @@ impl Assembler {
     pub(super) fn let_go(&mut self) {
         let mut ready = core::mem::take(&mut self.ready);
         ready.clear();
-        if ready.capacity() > memory::KEPT_RING {
+        if ready.capacity() > memory::MAX_RETAINED_CAPACITY {
             ready = VecDeque::new();
         }
         *self = Self {
@@ -67,7 +67,7 @@ impl Assembler {
     pub(super) fn memory(&self) -> usize {
         let ahead = self.ahead.as_deref();
         self.charged
-            .saturating_add(memory::ring(&self.ready))
+            .saturating_add(memory::vec_deque(&self.ready))
             .saturating_add(
                 ahead.map_or(0, |ahead| ahead.memory().saturating_add(size_of_val(ahead))),
             )

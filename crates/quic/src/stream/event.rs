@@ -77,7 +77,7 @@ impl Events {
 
     /// Bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::ring(&self.queue)
+        memory::vec_deque(&self.queue)
     }
 
     #[cfg(test)]

@@ -162,7 +162,7 @@ impl Spares {
                 .saturating_add(pair.1.holding().memory);
             size_of::<Pair>().saturating_add(rings)
         });
-        memory::list(&self.0).saturating_add(pairs.sum())
+        memory::vec(&self.0).saturating_add(pairs.sum())
     }
 
     /// Gives all of it back.

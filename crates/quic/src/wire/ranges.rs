@@ -213,7 +213,7 @@ impl RangeSet {
     /// Bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {
-        crate::memory::ring(&self.runs)
+        crate::memory::vec_deque(&self.runs)
     }
 
     /// The lowest number remembered.

@@ -1,12 +1,12 @@
 //! What a connection costs that waits: a server has far more of them than of
-//! those that work. Keys and TLS are not in these figures (`Memory` says why);
+//! those that work. Keys and TLS are not in these figures (`MemoryUsage` says why);
 //! `cargo run --release -p clearway --example idle` measures all of it.
 
 use std::time::Duration;
 
 use crate::common::{Setup, World, download, path};
 use clearway_links::Packet;
-use clearway_quic::connection::{Connection, Memory};
+use clearway_quic::connection::{Connection, MemoryUsage};
 use clearway_quic::stream::{Directionality, Priority};
 
 const CLEAN: &str = "rate=20M delay=10ms queue=1000";
@@ -36,7 +36,7 @@ fn the_connection_itself_stays_small() {
 #[test]
 fn a_connection_without_traffic_is_small() {
     let mut world = idle();
-    let memory = world.server.connection().memory_by_part();
+    let memory = world.server.connection().memory_usage();
     assert!(
         memory.total() <= SERVER,
         "{} bytes: {memory:?}",
@@ -55,13 +55,13 @@ fn a_connection_without_traffic_is_small() {
 #[test]
 fn traffic_leaves_nothing_behind() {
     let mut world = idle();
-    let fresh = world.server.connection().memory_by_part();
+    let fresh = world.server.connection().memory_usage();
     assert!(download(&mut world, 300_000, Duration::from_secs(10)));
-    let busy = world.server.connection().memory_by_part();
+    let busy = world.server.connection().memory_usage();
     world.run_for(QUIET);
-    let rested = world.server.connection().memory_by_part();
+    let rested = world.server.connection().memory_usage();
     // The server has not read the request: the stream is not over.
-    let other = |memory: Memory| memory.total() - memory.streams;
+    let other = |memory: MemoryUsage| memory.total() - memory.streams;
     assert!(other(busy) > other(fresh) + 1024, "{busy:?}");
     // Numbers left out on purpose are remembered: sixteen at most.
     assert!(other(rested) <= other(fresh) + 128, "{fresh:?}, {rested:?}");

@@ -19,11 +19,13 @@ use clearway_http3::{Code, Config, Connection, Event};
 use clearway_links::{Direction, Ecn, Packet, Path, Time};
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::RandomGenerator;
-use clearway_quic::connection::{self as quic, Connect, ConnectionError, Received};
+use clearway_quic::connection::{self as quic, ConnectOptions, ConnectionError, RecvMeta};
 use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
 };
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
+use clearway_quic::endpoint::{
+    ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Limits, ServerConfig,
+};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
@@ -106,7 +108,7 @@ pub struct Host {
     config: Arc<Config>,
     /// The newest connection.
     pub quic: Option<quic::Connection>,
-    handle: Option<Handle>,
+    handle: Option<ConnectionHandle>,
     pub http: Application,
     pub events: VecDeque<Event>,
     /// Events of the transport, for raw ends.
@@ -139,7 +141,7 @@ impl Host {
         change(Arc::make_mut(&mut self.config));
     }
 
-    fn begin(&mut self, handle: Handle, connection: quic::Connection, raw: bool) {
+    fn begin(&mut self, handle: ConnectionHandle, connection: quic::Connection, raw: bool) {
         self.handle = Some(handle);
         self.quic = Some(connection);
         self.closed = None;
@@ -168,7 +170,7 @@ impl Host {
     }
 
     fn receive(&mut self, now: Instant, mut packet: Packet, raw: bool) -> Option<Packet> {
-        let from = Received {
+        let from = RecvMeta {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
             ecn: match packet.ecn {
@@ -183,13 +185,13 @@ impl Host {
             .endpoint
             .receive(now, unix, from, &packet.data, &mut self.response);
         match arrival {
-            Arrival::Connection(handle) if self.handle == Some(handle) => {}
-            Arrival::Incoming(incoming) => {
+            DatagramEvent::Connection(handle) if self.handle == Some(handle) => {}
+            DatagramEvent::Incoming(incoming) => {
                 let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
                 self.begin(handle, connection, raw);
             }
-            Arrival::Connection(_) | Arrival::Dropped(_) => return None,
-            Arrival::Respond => {
+            DatagramEvent::Connection(_) | DatagramEvent::Dropped(_) => return None,
+            DatagramEvent::Response => {
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
         }
@@ -322,7 +324,7 @@ impl World {
 
     /// Begins a client connection.
     pub fn connect(&mut self) {
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote: self.server.address,
             local_ip: None,
             server_name: "localhost".try_into().expect("a name"),

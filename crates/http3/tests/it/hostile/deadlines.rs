@@ -235,7 +235,7 @@ fn responses_that_get_no_credit_are_cut() {
             respond(&mut duel, id, 100_000);
         }
         duel.run();
-        let held = duel.world.server.quic().memory_by_part().streams;
+        let held = duel.world.server.quic().memory_usage().streams;
         assert!(held > 100_000, "{held} bytes");
         duel.world.run_for(Duration::from_secs(58));
         assert_eq!(duel.world.server.http().counters().timed_out, 0);
@@ -249,7 +249,7 @@ fn responses_that_get_no_credit_are_cut() {
             assert_eq!(duel.refusal(id), (cancelled, None), "{what}");
         }
         duel.run();
-        let held = duel.world.server.quic().memory_by_part().streams;
+        let held = duel.world.server.quic().memory_usage().streams;
         assert!(held < 16_000, "{what}: {held} bytes");
         assert_eq!(duel.world.server.closed, None, "{what}");
     }

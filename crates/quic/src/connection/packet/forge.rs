@@ -2,7 +2,7 @@
 //! around any payload. What a hostile peer can do, a connection of ours does
 //! here on purpose.
 
-use super::Shape;
+use super::DatagramPurpose;
 use crate::Instant;
 use crate::connection::Connection;
 use crate::connection::keyring::space_of;
@@ -88,7 +88,13 @@ impl Connection {
         let used = draft.size(payload.len());
         let padding = forgery.pad_to.saturating_sub(used);
         let size = writer
-            .finish_packet(draft, &mut packet, payload.len(), padding, Shape::Train)
+            .finish_packet(
+                draft,
+                &mut packet,
+                payload.len(),
+                padding,
+                DatagramPurpose::Ordinary,
+            )
             .ok()?;
         packet.truncate(size);
         Some(packet)

@@ -27,7 +27,7 @@
 //! | its time is over | – | – | a `Spare` is forgotten | – |
 //!
 //! The client's own moves: [`Paths::migrate`] makes a new path active on trial
-//! (the old one is the fallback if proven, else `Left`); [`Paths::join`] probes a
+//! (the old one is the fallback if proven, else `Left`); [`Paths::probe`] probes a
 //! new path as `Join`. When a path stops being active in favour of a proven one
 //! it is `Spare`. A server challenges the path that it leaves: a client whose
 //! packet somebody else forwarded answers with an ACK in the same packet, which is
@@ -46,8 +46,7 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 
 use super::amplification::Amplification;
-use super::ecn::Mark;
-use super::{Addresses, Path, PathId};
+use super::{Addresses, Path, PathDefaults, PathId};
 use crate::{Instant, Role};
 
 /// Paths kept besides the active one and its fallback. A peer that probes more
@@ -57,20 +56,9 @@ pub const MAX_STANDBY: usize = 2;
 /// Most paths of a connection: the active one, its fallback, those standing by.
 pub const MAX_PATHS: usize = 2 + MAX_STANDBY;
 
-/// What every new path begins with.
-#[derive(Clone, Copy, Debug)]
-pub struct PathDefaults {
-    /// The largest datagram to send on it, in bytes.
-    pub max_mtu: u16,
-    /// Whether larger datagrams are searched for once it is proven.
-    pub mtu_discovery: bool,
-    /// The mark that it is tested with.
-    pub mark: Mark,
-}
-
 /// Why a path is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Removal {
+pub enum RemovalReason {
     /// It did not answer in time.
     Failed,
     /// It was proven, and not used for as long as an unproven one may take.
@@ -92,7 +80,7 @@ pub enum Effect {
         remote: SocketAddr,
     },
     /// The peer answered in full size on a path that was not proven.
-    Proven {
+    Validated {
         /// The path.
         id: PathId,
         /// The peer's address on it.
@@ -120,7 +108,7 @@ pub enum Effect {
         /// The peer's address on it.
         remote: SocketAddr,
         /// Why.
-        why: Removal,
+        reason: RemovalReason,
     },
 }
 
@@ -139,61 +127,61 @@ pub enum MoveError {
 
 /// Where a path is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum PathRole {
     /// It carries data, and the peer was seen to receive there.
-    ActiveProven,
+    ActiveValidated,
     /// It carries data, and the peer was not seen to receive there yet.
-    ActiveOnTrial,
+    ActiveUnvalidated,
     /// The connection returns to it if the active path fails.
     Fallback,
     /// The peer sent a PATH_CHALLENGE there.
     Probe,
     /// It becomes the active path once it is proven.
-    Join,
+    Candidate,
     /// It was active on trial and was left before it was proven.
-    Left,
+    Abandoned,
     /// It is proven and not used.
-    Spare,
+    Retained,
 }
 
 #[derive(Clone, Debug)]
-enum Standing {
-    Proven,
-    OnTrial { fallback: Box<Path> },
+enum ActiveState {
+    Validated,
+    Unvalidated { fallback: Box<Path> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum StandbyRole {
     Probe,
-    Join,
-    Left,
-    Spare { until: Instant },
+    Candidate,
+    Abandoned,
+    Retained { until: Instant },
 }
 
-impl Purpose {
+impl StandbyRole {
     /// Who goes last when there is no room.
-    fn rank(self) -> u8 {
+    fn eviction_rank(self) -> u8 {
         match self {
-            Self::Spare { .. } => 0,
-            Self::Probe | Self::Left => 1,
-            Self::Join => 2,
+            Self::Retained { .. } => 0,
+            Self::Probe | Self::Abandoned => 1,
+            Self::Candidate => 2,
         }
     }
 
-    fn place(self) -> Place {
+    fn role(self) -> PathRole {
         match self {
-            Self::Probe => Place::Probe,
-            Self::Join => Place::Join,
-            Self::Left => Place::Left,
-            Self::Spare { .. } => Place::Spare,
+            Self::Probe => PathRole::Probe,
+            Self::Candidate => PathRole::Candidate,
+            Self::Abandoned => PathRole::Abandoned,
+            Self::Retained { .. } => PathRole::Retained,
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Standby {
+struct StandbyPath {
     path: Box<Path>,
-    purpose: Purpose,
+    purpose: StandbyRole,
 }
 
 /// Every path of a connection. See the [module](self) for what happens when.
@@ -204,13 +192,13 @@ struct Standby {
 pub struct Paths {
     role: Role,
     active: Box<Path>,
-    standing: Standing,
+    active_state: ActiveState,
     /// In the order in which they came, the empty places last.
-    standby: [Option<Box<Standby>>; MAX_STANDBY],
+    standby: [Option<Box<StandbyPath>>; MAX_STANDBY],
     /// The handshake is confirmed: a client may move.
     confirmed: bool,
     /// Non-probing packets with lower numbers are not the newest.
-    newest_from: u64,
+    next_newest_number: u64,
     next_id: u32,
     defaults: PathDefaults,
 }
@@ -229,10 +217,10 @@ impl Paths {
         Self {
             role,
             active: Box::new(path),
-            standing: Standing::Proven,
+            active_state: ActiveState::Validated,
             standby: [const { None }; MAX_STANDBY],
             confirmed: false,
-            newest_from: 0,
+            next_newest_number: 0,
             next_id: 1,
             defaults,
         }
@@ -257,8 +245,8 @@ impl Paths {
 
     /// Whether the peer was seen to receive on the active path.
     #[must_use]
-    pub fn is_proven(&self) -> bool {
-        matches!(self.standing, Standing::Proven)
+    pub fn is_active_validated(&self) -> bool {
+        matches!(self.active_state, ActiveState::Validated)
     }
 
     /// A path, if it still is one.
@@ -279,18 +267,18 @@ impl Paths {
 
     /// All paths but the active one.
     pub(crate) fn inactive(&self) -> impl Iterator<Item = &Path> {
-        let fallback = match &self.standing {
-            Standing::Proven => None,
-            Standing::OnTrial { fallback } => Some(&**fallback),
+        let fallback = match &self.active_state {
+            ActiveState::Validated => None,
+            ActiveState::Unvalidated { fallback } => Some(&**fallback),
         };
         let standby = self.standby.iter().flatten().map(|standby| &*standby.path);
         fallback.into_iter().chain(standby)
     }
 
     fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
-        let fallback = match &mut self.standing {
-            Standing::Proven => None,
-            Standing::OnTrial { fallback } => Some(&mut **fallback),
+        let fallback = match &mut self.active_state {
+            ActiveState::Validated => None,
+            ActiveState::Unvalidated { fallback } => Some(&mut **fallback),
         };
         let standby = self.standby.iter_mut().flatten();
         core::iter::once(&mut *self.active)
@@ -299,16 +287,18 @@ impl Paths {
     }
 
     /// All paths and where they are held, the active one first.
-    pub fn places(&self) -> impl Iterator<Item = (&Path, Place)> {
-        let (active, fallback) = match &self.standing {
-            Standing::Proven => (Place::ActiveProven, None),
-            Standing::OnTrial { fallback } => (Place::ActiveOnTrial, Some(&**fallback)),
+    pub fn roles(&self) -> impl Iterator<Item = (&Path, PathRole)> {
+        let (active, fallback) = match &self.active_state {
+            ActiveState::Validated => (PathRole::ActiveValidated, None),
+            ActiveState::Unvalidated { fallback } => {
+                (PathRole::ActiveUnvalidated, Some(&**fallback))
+            }
         };
-        let fallback = fallback.map(|path| (path, Place::Fallback));
+        let fallback = fallback.map(|path| (path, PathRole::Fallback));
         let standby = self.standby.iter().flatten();
         core::iter::once((&*self.active, active))
             .chain(fallback)
-            .chain(standby.map(|standby| (&*standby.path, standby.purpose.place())))
+            .chain(standby.map(|standby| (&*standby.path, standby.purpose.role())))
     }
 
     /// The path of a datagram with these addresses. Where they cannot tell (a
@@ -325,7 +315,11 @@ impl Paths {
 
     /// Bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        let standby = self.standby.iter().flatten().map(|_| size_of::<Standby>());
+        let standby = self
+            .standby
+            .iter()
+            .flatten()
+            .map(|_| size_of::<StandbyPath>());
         self.iter()
             .map(Path::memory)
             .chain(standby)

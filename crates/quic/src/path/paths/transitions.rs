@@ -4,7 +4,9 @@
 use core::time::Duration;
 use std::net::IpAddr;
 
-use super::{Effect, Effects, MoveError, Paths, Purpose, Removal, Standby, Standing};
+use super::{
+    ActiveState, Effect, Effects, MoveError, Paths, RemovalReason, StandbyPath, StandbyRole,
+};
 use crate::path::amplification::Amplification;
 use crate::path::validation::{self, ChallengeData, Proof};
 use crate::path::{Addresses, Path, PathId};
@@ -30,7 +32,7 @@ impl Paths {
     pub fn on_confirmed(&mut self, now: Instant) {
         self.confirmed = true;
         self.on_address_validated();
-        self.search_mtu(now);
+        self.start_mtu_discovery(now);
     }
 
     /// A datagram of `bytes` came from there. Every byte from an unvalidated
@@ -64,24 +66,24 @@ impl Paths {
         bytes: usize,
     ) -> Effects {
         let mut effects = Effects::new();
-        if self.role == Role::Client || number < self.newest_from {
+        if self.role == Role::Client || number < self.next_newest_number {
             return effects;
         }
-        self.newest_from = number.saturating_add(1);
-        self.stop_joining();
+        self.next_newest_number = number.saturating_add(1);
+        self.demote_candidates();
         if self.active.matches(from) {
             return effects;
         }
         if self.fallback_matches(from) {
             if let Some(left) = self.return_to_fallback(now, &mut effects) {
-                self.stand_by(left, Purpose::Left, &mut effects);
+                self.add_standby(left, StandbyRole::Abandoned, &mut effects);
             }
         } else if let Some(known) = self.take_standby(|standby| standby.path.matches(from)) {
-            self.follow(now, pto, known, &mut effects);
+            self.follow_client(now, pto, known, &mut effects);
         } else if self.confirmed {
             let path = self.new_path(now, pto, *from, bytes, &mut effects);
-            let purpose = Purpose::Probe;
-            self.follow(now, pto, Standby { path, purpose }, &mut effects);
+            let purpose = StandbyRole::Probe;
+            self.follow_client(now, pto, StandbyPath { path, purpose }, &mut effects);
         }
         effects
     }
@@ -106,7 +108,7 @@ impl Paths {
         if self.confirmed {
             let mut path = self.new_path(now, pto, *from, bytes, &mut effects);
             path.responses.on_challenge(data);
-            self.stand_by(path, Purpose::Probe, &mut effects);
+            self.add_standby(path, StandbyRole::Probe, &mut effects);
         }
         effects
     }
@@ -117,14 +119,14 @@ impl Paths {
         let mut effects = Effects::new();
         if let Some(proof) = self.active.on_response(now, data) {
             match proof {
-                Proof::Path => self.prove_active(now, pto, &mut effects),
+                Proof::Path => self.on_active_validated(now, pto, &mut effects),
                 Proof::Address => {}
             }
-        } else if !self.fallback_answers(now, data) {
-            let answer = |standby: &mut Standby| standby.path.on_response(now, data);
-            let proven = |standby: &mut Standby| answer(standby) == Some(Proof::Path);
+        } else if !self.fallback_on_response(now, data) {
+            let answer = |standby: &mut StandbyPath| standby.path.on_response(now, data);
+            let proven = |standby: &mut StandbyPath| answer(standby) == Some(Proof::Path);
             if let Some(standby) = self.take_standby(proven) {
-                self.prove_standby(now, pto, standby, &mut effects);
+                self.on_standby_validated(now, pto, standby, &mut effects);
             }
         }
         effects
@@ -143,8 +145,8 @@ impl Paths {
         });
         let standby = self.standby.iter().flatten();
         let spares = standby.filter_map(|standby| match standby.purpose {
-            Purpose::Spare { until } => Some(until),
-            Purpose::Probe | Purpose::Join | Purpose::Left => None,
+            StandbyRole::Retained { until } => Some(until),
+            StandbyRole::Probe | StandbyRole::Candidate | StandbyRole::Abandoned => None,
         });
         let mtu = self.active.mtu.next_timeout();
         validations.chain(spares).chain(mtu).min()
@@ -154,7 +156,7 @@ impl Paths {
     pub fn on_timeout(&mut self, now: Instant) -> Effects {
         let mut effects = Effects::new();
         self.active.mtu.handle_timeout(now);
-        if let Standing::OnTrial { fallback } = &mut self.standing {
+        if let ActiveState::Unvalidated { fallback } = &mut self.active_state {
             // It was proven once. Silence may mean that nothing gets through for
             // a while; it is what to return to all the same.
             let _ = fallback.validation.handle_timeout(now);
@@ -162,16 +164,17 @@ impl Paths {
         if self.active.validation.handle_timeout(now).is_some()
             && let Some(failed) = self.return_to_fallback(now, &mut effects)
         {
-            effects.push(removed(&failed, Removal::Failed));
+            effects.push(removed(&failed, RemovalReason::Failed));
         }
-        while let Some(Standby { path, purpose }) = self.take_standby(|s| s.is_over(now)) {
-            let why = match purpose {
-                Purpose::Spare { until } if now >= until => Removal::Unused,
-                Purpose::Spare { .. } | Purpose::Probe | Purpose::Join | Purpose::Left => {
-                    Removal::Failed
-                }
+        while let Some(StandbyPath { path, purpose }) = self.take_standby(|s| s.is_expired(now)) {
+            let reason = match purpose {
+                StandbyRole::Retained { until } if now >= until => RemovalReason::Unused,
+                StandbyRole::Retained { .. }
+                | StandbyRole::Probe
+                | StandbyRole::Candidate
+                | StandbyRole::Abandoned => RemovalReason::Failed,
             };
-            effects.push(removed(&path, why));
+            effects.push(removed(&path, reason));
         }
         effects
     }
@@ -188,17 +191,17 @@ impl Paths {
         pto: Duration,
         local_ip: Option<IpAddr>,
     ) -> Result<Effects, MoveError> {
-        self.check_may_move()?;
+        self.check_may_migrate()?;
         let mut effects = Effects::new();
         let remote = self.active.remote;
         let to = |remote| Addresses { remote, local_ip };
-        let joining = self.take_standby(|s| s.purpose == Purpose::Join);
+        let joining = self.take_standby(|s| s.purpose == StandbyRole::Candidate);
         let path = self.new_path(now, pto, to(remote), 0, &mut effects);
         self.activate(now, pto, path, false, &mut effects);
-        if let Some(Standby { path, .. }) = joining {
-            effects.push(removed(&path, Removal::Superseded));
+        if let Some(StandbyPath { path, .. }) = joining {
+            effects.push(removed(&path, RemovalReason::Superseded));
             let path = self.new_path(now, pto, to(path.remote), 0, &mut effects);
-            self.stand_by(path, Purpose::Join, &mut effects);
+            self.add_standby(path, StandbyRole::Candidate, &mut effects);
         }
         Ok(effects)
     }
@@ -209,19 +212,21 @@ impl Paths {
     ///
     /// # Errors
     /// See [`MoveError`]; nothing changes.
-    pub fn join(
+    pub fn probe(
         &mut self,
         now: Instant,
         pto: Duration,
         to: Addresses,
     ) -> Result<Effects, MoveError> {
-        self.check_may_move()?;
+        self.check_may_migrate()?;
         let mut effects = Effects::new();
-        if let Some(Standby { path, .. }) = self.take_standby(|s| s.purpose == Purpose::Join) {
-            effects.push(removed(&path, Removal::Superseded));
+        if let Some(StandbyPath { path, .. }) =
+            self.take_standby(|s| s.purpose == StandbyRole::Candidate)
+        {
+            effects.push(removed(&path, RemovalReason::Superseded));
         }
         let path = self.new_path(now, pto, to, 0, &mut effects);
-        self.stand_by(path, Purpose::Join, &mut effects);
+        self.add_standby(path, StandbyRole::Candidate, &mut effects);
         Ok(effects)
     }
 
@@ -229,7 +234,7 @@ impl Paths {
     ///
     /// # Errors
     /// See [`MoveError`].
-    pub(crate) fn check_may_move(&self) -> Result<(), MoveError> {
+    pub(crate) fn check_may_migrate(&self) -> Result<(), MoveError> {
         match (self.role, self.confirmed) {
             (Role::Server, _) => Err(MoveError::NotClient),
             (Role::Client, false) => Err(MoveError::NotConfirmed),
@@ -270,13 +275,19 @@ impl Paths {
     }
 
     /// The client's newest packet came on a path that stood by.
-    fn follow(&mut self, now: Instant, pto: Duration, standby: Standby, effects: &mut Effects) {
-        let Standby { path, purpose } = standby;
-        let proven = matches!(purpose, Purpose::Spare { .. });
+    fn follow_client(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        standby: StandbyPath,
+        effects: &mut Effects,
+    ) {
+        let StandbyPath { path, purpose } = standby;
+        let proven = matches!(purpose, StandbyRole::Retained { .. });
         if !proven && path.has_other_local_ip(&self.active) {
             // RFC 9000 §9.6.2: a server answers from its preferred address only
             // once it has validated the path from there.
-            self.stand_by(path, Purpose::Join, effects);
+            self.add_standby(path, StandbyRole::Candidate, effects);
         } else {
             self.activate(now, pto, path, proven, effects);
         }
@@ -293,89 +304,89 @@ impl Paths {
     ) {
         effects.push(activated(&new, proven));
         let mut old = core::mem::replace(&mut self.active, new);
-        let standing = core::mem::replace(&mut self.standing, Standing::Proven);
-        let until = now + validation::patience(pto);
-        let spare = Purpose::Spare { until };
-        match standing {
-            Standing::Proven => {
+        let active_state = core::mem::replace(&mut self.active_state, ActiveState::Validated);
+        let until = now + validation::validation_timeout(pto);
+        let spare = StandbyRole::Retained { until };
+        match active_state {
+            ActiveState::Validated => {
                 // RFC 9000 §9.3.3: ask the old address too, an attacker may have
                 // forwarded the packet.
                 if self.role == Role::Server {
                     old.validation.start(now, pto);
                 }
                 if proven {
-                    self.stand_by(old, spare, effects);
+                    self.add_standby(old, spare, effects);
                 } else {
-                    self.standing = Standing::OnTrial { fallback: old };
+                    self.active_state = ActiveState::Unvalidated { fallback: old };
                 }
             }
-            Standing::OnTrial { fallback } => {
-                self.stand_by(old, Purpose::Left, effects);
+            ActiveState::Unvalidated { fallback } => {
+                self.add_standby(old, StandbyRole::Abandoned, effects);
                 if proven {
-                    self.stand_by(fallback, spare, effects);
+                    self.add_standby(fallback, spare, effects);
                 } else {
-                    self.standing = Standing::OnTrial { fallback };
+                    self.active_state = ActiveState::Unvalidated { fallback };
                 }
             }
         }
         if proven {
-            self.search_mtu(now);
+            self.start_mtu_discovery(now);
         }
     }
 
     /// Makes the fallback, if there is one, the active path. The path that was.
     fn return_to_fallback(&mut self, now: Instant, effects: &mut Effects) -> Option<Box<Path>> {
-        match core::mem::replace(&mut self.standing, Standing::Proven) {
-            Standing::Proven => None,
-            Standing::OnTrial { fallback } => {
+        match core::mem::replace(&mut self.active_state, ActiveState::Validated) {
+            ActiveState::Validated => None,
+            ActiveState::Unvalidated { fallback } => {
                 effects.push(activated(&fallback, true));
                 let old = core::mem::replace(&mut self.active, fallback);
-                self.search_mtu(now);
+                self.start_mtu_discovery(now);
                 Some(old)
             }
         }
     }
 
     /// The peer answered in full size on the active path.
-    fn prove_active(&mut self, now: Instant, pto: Duration, effects: &mut Effects) {
-        match core::mem::replace(&mut self.standing, Standing::Proven) {
-            Standing::Proven => {}
-            Standing::OnTrial { fallback } => {
+    fn on_active_validated(&mut self, now: Instant, pto: Duration, effects: &mut Effects) {
+        match core::mem::replace(&mut self.active_state, ActiveState::Validated) {
+            ActiveState::Validated => {}
+            ActiveState::Unvalidated { fallback } => {
                 effects.push(proven(&self.active));
-                let until = now + validation::patience(pto);
-                self.stand_by(fallback, Purpose::Spare { until }, effects);
-                self.search_mtu(now);
+                let until = now + validation::validation_timeout(pto);
+                self.add_standby(fallback, StandbyRole::Retained { until }, effects);
+                self.start_mtu_discovery(now);
             }
         }
     }
 
     /// The peer answered in full size on a path that stood by.
-    fn prove_standby(
+    fn on_standby_validated(
         &mut self,
         now: Instant,
         pto: Duration,
-        standby: Standby,
+        standby: StandbyPath,
         effects: &mut Effects,
     ) {
-        let Standby { path, purpose } = standby;
-        let until = now + validation::patience(pto);
-        let spare = Purpose::Spare { until };
+        let StandbyPath { path, purpose } = standby;
+        let until = now + validation::validation_timeout(pto);
+        let spare = StandbyRole::Retained { until };
         match purpose {
-            Purpose::Spare { .. } => self.stand_by(path, purpose, effects),
-            Purpose::Probe => {
+            StandbyRole::Retained { .. } => self.add_standby(path, purpose, effects),
+            StandbyRole::Probe => {
                 effects.push(proven(&path));
-                self.stand_by(path, spare, effects);
+                self.add_standby(path, spare, effects);
             }
-            Purpose::Left => {
+            StandbyRole::Abandoned => {
                 effects.push(proven(&path));
                 // More recent than what the connection would return to.
-                let older = match &mut self.standing {
-                    Standing::Proven => path,
-                    Standing::OnTrial { fallback } => core::mem::replace(fallback, path),
+                let older = match &mut self.active_state {
+                    ActiveState::Validated => path,
+                    ActiveState::Unvalidated { fallback } => core::mem::replace(fallback, path),
                 };
-                self.stand_by(older, spare, effects);
+                self.add_standby(older, spare, effects);
             }
-            Purpose::Join => {
+            StandbyRole::Candidate => {
                 effects.push(proven(&path));
                 self.activate(now, pto, path, true, effects);
             }
@@ -383,42 +394,49 @@ impl Paths {
     }
 
     /// The active path is proven: larger datagrams may be tried.
-    fn search_mtu(&mut self, now: Instant) {
+    fn start_mtu_discovery(&mut self, now: Instant) {
         if self.defaults.mtu_discovery {
             self.active.mtu.start(now);
         }
     }
 
     /// The newest packet decides where to go: not where an older one meant to.
-    fn stop_joining(&mut self) {
+    fn demote_candidates(&mut self) {
         for standby in self.standby.iter_mut().flatten() {
-            if standby.purpose == Purpose::Join {
-                standby.purpose = Purpose::Probe;
+            if standby.purpose == StandbyRole::Candidate {
+                standby.purpose = StandbyRole::Probe;
             }
         }
     }
 
     /// Keeps a path. If there is no room, one goes: of the kind that matters least,
     /// the oldest.
-    fn stand_by(&mut self, path: Box<Path>, purpose: Purpose, effects: &mut Effects) {
+    fn add_standby(&mut self, path: Box<Path>, purpose: StandbyRole, effects: &mut Effects) {
         if self.standby.iter().all(Option::is_some) {
-            let ranks = self.standby.iter().flatten().map(|s| s.purpose.rank());
-            let lowest = ranks.min().unwrap_or(purpose.rank());
-            if purpose.rank() < lowest {
-                effects.push(removed(&path, Removal::Evicted));
+            let ranks = self
+                .standby
+                .iter()
+                .flatten()
+                .map(|s| s.purpose.eviction_rank());
+            let lowest = ranks.min().unwrap_or(purpose.eviction_rank());
+            if purpose.eviction_rank() < lowest {
+                effects.push(removed(&path, RemovalReason::Evicted));
                 return;
             }
-            if let Some(last) = self.take_standby(|s| s.purpose.rank() == lowest) {
-                effects.push(removed(&last.path, Removal::Evicted));
+            if let Some(last) = self.take_standby(|s| s.purpose.eviction_rank() == lowest) {
+                effects.push(removed(&last.path, RemovalReason::Evicted));
             }
         }
         if let Some(place) = self.standby.iter_mut().find(|place| place.is_none()) {
-            *place = Some(Box::new(Standby { path, purpose }));
+            *place = Some(Box::new(StandbyPath { path, purpose }));
         }
     }
 
     /// Takes the first path out that stands by and of which `which` is true.
-    fn take_standby(&mut self, mut which: impl FnMut(&mut Standby) -> bool) -> Option<Standby> {
+    fn take_standby(
+        &mut self,
+        mut which: impl FnMut(&mut StandbyPath) -> bool,
+    ) -> Option<StandbyPath> {
         let mut places = self.standby.iter_mut();
         let taken = places.find_map(|place| place.take_if(|standby| which(standby)))?;
         // The order of the others stays.
@@ -427,34 +445,34 @@ impl Paths {
     }
 
     fn fallback_matches(&self, from: &Addresses) -> bool {
-        match &self.standing {
-            Standing::Proven => false,
-            Standing::OnTrial { fallback } => fallback.matches(from),
+        match &self.active_state {
+            ActiveState::Validated => false,
+            ActiveState::Unvalidated { fallback } => fallback.matches(from),
         }
     }
 
-    fn fallback_answers(&mut self, now: Instant, data: ChallengeData) -> bool {
-        match &mut self.standing {
-            Standing::Proven => false,
-            Standing::OnTrial { fallback } => fallback.on_response(now, data).is_some(),
+    fn fallback_on_response(&mut self, now: Instant, data: ChallengeData) -> bool {
+        match &mut self.active_state {
+            ActiveState::Validated => false,
+            ActiveState::Unvalidated { fallback } => fallback.on_response(now, data).is_some(),
         }
     }
 }
 
-impl Standby {
+impl StandbyPath {
     /// Whether its time has passed.
-    fn is_over(&mut self, now: Instant) -> bool {
+    fn is_expired(&mut self, now: Instant) -> bool {
         let failed = self.path.validation.handle_timeout(now).is_some();
         match self.purpose {
-            Purpose::Spare { until } => failed || now >= until,
-            Purpose::Probe | Purpose::Join | Purpose::Left => failed,
+            StandbyRole::Retained { until } => failed || now >= until,
+            StandbyRole::Probe | StandbyRole::Candidate | StandbyRole::Abandoned => failed,
         }
     }
 }
 
 fn proven(path: &Path) -> Effect {
     let Path { id, remote, .. } = *path;
-    Effect::Proven { id, remote }
+    Effect::Validated { id, remote }
 }
 
 fn activated(path: &Path, proven: bool) -> Effect {
@@ -462,7 +480,7 @@ fn activated(path: &Path, proven: bool) -> Effect {
     Effect::Activated { id, remote, proven }
 }
 
-fn removed(path: &Path, why: Removal) -> Effect {
+fn removed(path: &Path, reason: RemovalReason) -> Effect {
     let Path { id, remote, .. } = *path;
-    Effect::Removed { id, remote, why }
+    Effect::Removed { id, remote, reason }
 }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use clearway_links::Packet;
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Connection, Event, Received};
-use clearway_quic::endpoint::{Arrival, Endpoint, Handle};
+use clearway_quic::connection::{Connection, Event, RecvMeta};
+use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint};
 use clearway_quic::path::ecn::Mark;
 
 use super::UNIX_ORIGIN;
@@ -25,8 +25,8 @@ pub enum SocketFault {
 pub struct Host {
     pub address: SocketAddr,
     pub endpoint: Endpoint,
-    pub connections: BTreeMap<Handle, Connection>,
-    pub events: BTreeMap<Handle, Vec<Event>>,
+    pub connections: BTreeMap<ConnectionHandle, Connection>,
+    pub events: BTreeMap<ConnectionHandle, Vec<Event>>,
     /// Accept clients (servers), else leave them without an answer.
     pub accepting: bool,
     /// Refuse clients instead.
@@ -66,7 +66,7 @@ impl Host {
     }
 
     pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
-        let from = Received {
+        let from = RecvMeta {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
             ecn: match packet.ecn {
@@ -86,18 +86,18 @@ impl Host {
             }
         }
         let handle = match arrival {
-            Arrival::Connection(handle) => handle,
-            Arrival::Incoming(incoming) if self.refusing => {
+            DatagramEvent::Connection(handle) => handle,
+            DatagramEvent::Incoming(incoming) if self.refusing => {
                 self.endpoint.refuse(&incoming, &mut self.response);
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
-            Arrival::Incoming(incoming) if self.accepting => {
+            DatagramEvent::Incoming(incoming) if self.accepting => {
                 let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
                 self.connections.insert(handle, connection);
                 handle
             }
-            Arrival::Incoming(_) | Arrival::Dropped(_) => return None,
-            Arrival::Respond => {
+            DatagramEvent::Incoming(_) | DatagramEvent::Dropped(_) => return None,
+            DatagramEvent::Response => {
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
         };

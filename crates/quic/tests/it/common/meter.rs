@@ -1,7 +1,7 @@
 //! How much memory an end holds at most.
 
 use clearway_quic::Role;
-use clearway_quic::connection::{Connection, Memory};
+use clearway_quic::connection::{Connection, MemoryUsage};
 
 use super::Host;
 
@@ -12,7 +12,7 @@ pub struct Meter {
     pub bound: usize,
     pub peak: usize,
     /// What the newest connection was made of then.
-    parts: Memory,
+    parts: MemoryUsage,
     weighings: u64,
 }
 
@@ -23,7 +23,7 @@ impl Meter {
             role,
             bound,
             peak: 0,
-            parts: Memory::default(),
+            parts: MemoryUsage::default(),
             weighings: 0,
         }
     }
@@ -34,7 +34,7 @@ impl Meter {
         if held > self.peak {
             self.peak = held;
             let newest = host.connections.values().next_back();
-            self.parts = newest.map(Connection::memory_by_part).unwrap_or_default();
+            self.parts = newest.map(Connection::memory_usage).unwrap_or_default();
         }
     }
 }

@@ -15,8 +15,8 @@ pub mod spiral;
 use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Path, Time};
-use clearway_quic::connection::Connect;
-use clearway_quic::endpoint::{Endpoint, Handle};
+use clearway_quic::connection::ConnectOptions;
+use clearway_quic::endpoint::{ConnectionHandle, Endpoint};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
 use clearway_quic::{Instant, Role};
@@ -91,13 +91,13 @@ impl World {
     }
 
     /// Begins a client connection.
-    pub fn connect(&mut self) -> Handle {
+    pub fn connect(&mut self) -> ConnectionHandle {
         let (handle, connection) = self
             .client
             .endpoint
             .connect(
                 self.now,
-                Connect {
+                ConnectOptions {
                     remote: self.server.address,
                     local_ip: None,
                     server_name: "localhost".try_into().expect("a name"),

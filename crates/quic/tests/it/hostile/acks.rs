@@ -172,12 +172,12 @@ fn every_second_of_thousands() {
     bulk(&mut duel, id, |duel| {
         duel.world.now > start + Duration::from_millis(100)
     });
-    let before = duel.victim().memory_by_part();
+    let before = duel.victim().memory_usage();
     // From here on the hostile end hears and says nothing but what is forged.
     duel.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
     duel.world.run_for(Duration::from_millis(99));
     let sent = numbers.take_eliciting();
-    let ledger = duel.victim().memory_by_part().ledger / sent.len();
+    let ledger = duel.victim().memory_usage().ledger / sent.len();
     assert!((64..512).contains(&ledger), "{ledger} bytes a packet sent");
     let every_second: Vec<u64> = sent.iter().copied().step_by(2).collect();
     assert!(every_second.len() > 2000, "{} ranges", every_second.len());
@@ -186,14 +186,14 @@ fn every_second_of_thousands() {
         assert_eq!(duel.victim().error(), None);
     }
     // Some sixteen bytes a range in the send buffer, no more.
-    let after = duel.victim().memory_by_part();
+    let after = duel.victim().memory_usage();
     assert!(after.streams < 2 * before.streams, "{before:?} {after:?}");
     // It heals: what was left out is declared lost and sent again.
     duel.world.filter = None;
     bulk(&mut duel, id, |duel| {
         let now = duel.world.now;
         duel.victim().stats(now).in_flight > 0
-            && duel.victim().memory_by_part().streams < before.streams
+            && duel.victim().memory_usage().streams < before.streams
     });
     duel.world.run_for(Duration::from_secs(5));
     assert_eq!(duel.victim().error(), None);
@@ -230,7 +230,7 @@ fn acknowledging_all_but_acknowledgements() {
         }
         assert_eq!(duel.victim().error(), None);
     }
-    let ledger = duel.victim().memory_by_part().ledger;
+    let ledger = duel.victim().memory_usage().ledger;
     assert!(ledger < 256 << 10, "{ledger} bytes of ledger");
     duel.world.filter = None;
 }

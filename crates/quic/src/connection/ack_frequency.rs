@@ -15,7 +15,7 @@ use core::time::Duration;
 use clearway_recovery::PathRecovery;
 use clearway_recovery::rtt::Rtt;
 
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
 use crate::wire::Frame;
 
 /// ACKs we want per window.
@@ -82,7 +82,11 @@ fn is_queued(rtt: &Rtt, before: bool) -> bool {
 impl AckFrequencyRequest {
     /// What to ask of `peer` after `last`, if the window of `path`, which carries data,
     /// has halved or doubled since then.
-    pub(super) fn after(last: Option<Self>, peer: &Peer, path: &PathRecovery) -> Option<Self> {
+    pub(super) fn after(
+        last: Option<Self>,
+        peer: &PeerParameters,
+        path: &PathRecovery,
+    ) -> Option<Self> {
         let (min, usual) = (peer.min_ack_delay()?, peer.max_ack_delay());
         let packets = path.window().checked_div(path.mds()).unwrap_or(0);
         let every = path.counts_every_ack();
@@ -112,7 +116,7 @@ impl AckFrequencyRequest {
     }
 
     /// The longest that the peer then holds an acknowledgement back.
-    pub(super) fn longest_ack_delay(&self, peer: &Peer) -> Duration {
+    pub(super) fn longest_ack_delay(&self, peer: &PeerParameters) -> Duration {
         peer.max_ack_delay().max(self.max_ack_delay)
     }
 }

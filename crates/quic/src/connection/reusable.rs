@@ -6,22 +6,22 @@ use std::sync::OnceLock;
 /// Something kept for reuse: made when first needed, small to take out and put
 /// back, and given back by a connection that rests.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(OnceLock<Box<T>>);
+pub(crate) struct Reusable<T>(OnceLock<Box<T>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Reusable<T> {
     fn default() -> Self {
         Self(OnceLock::new())
     }
 }
 
-impl<T> Kept<T> {
+impl<T> Reusable<T> {
     /// What is kept, if it was made.
     pub(crate) fn get(&self) -> Option<&T> {
         self.0.get().map(Box::as_ref)
     }
 }
 
-impl<T: Default> Deref for Kept<T> {
+impl<T: Default> Deref for Reusable<T> {
     type Target = T;
 
     #[inline]
@@ -30,7 +30,7 @@ impl<T: Default> Deref for Kept<T> {
     }
 }
 
-impl<T: Default> DerefMut for Kept<T> {
+impl<T: Default> DerefMut for Reusable<T> {
     #[inline]
     #[expect(clippy::expect_used, reason = "made one line above")]
     fn deref_mut(&mut self) -> &mut T {

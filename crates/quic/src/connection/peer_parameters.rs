@@ -11,7 +11,7 @@ use crate::wire::transport_parameters::DEFAULT_ACK_DELAY_EXPONENT;
 /// The peer's transport parameters: those asked for after the handshake at hand,
 /// all of them as they are encoded, which takes a third of what they do in memory.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerParameters {
     encoded: Box<[u8]>,
     /// Microseconds.
     min_ack_delay: Option<u32>,
@@ -21,7 +21,7 @@ pub(crate) struct Peer {
     disable_active_migration: bool,
 }
 
-impl Peer {
+impl PeerParameters {
     pub(super) fn new(parameters: &TransportParameters) -> Self {
         let mut encoded = Vec::new();
         parameters.encode(&mut encoded, None);
@@ -98,7 +98,7 @@ mod tests {
     use crate::cid::ConnectionId;
 
     #[test]
-    fn what_is_at_hand_is_what_was_sent() {
+    fn kept_parameters_equal_those_the_peer_sent() {
         let sent = TransportParameters {
             max_idle_timeout: 30_000,
             max_udp_payload_size: 1_472,
@@ -110,7 +110,7 @@ mod tests {
             min_ack_delay: Some(16_383_000),
             ..TransportParameters::default()
         };
-        let peer = Peer::new(&sent);
+        let peer = PeerParameters::new(&sent);
         assert_eq!(peer.parameters(Role::Client), Some(sent));
         assert_eq!(peer.min_ack_delay(), Some(Duration::from_millis(16_383)));
         assert_eq!(peer.max_ack_delay(), Duration::from_millis(16_383));
@@ -118,7 +118,7 @@ mod tests {
         assert!(peer.disables_migration());
         assert!(peer.memory() < size_of::<TransportParameters>() / 2);
 
-        let none = Peer::new(&TransportParameters::default());
+        let none = PeerParameters::new(&TransportParameters::default());
         assert_eq!(
             none.parameters(Role::Server),
             Some(TransportParameters::default())

@@ -4,11 +4,11 @@
 use core::fmt;
 
 use crate::Instant;
-use crate::error::{Code, Shown, TransportError};
+use crate::error::{Code, EscapedReason, TransportError};
 
 /// How far the handshake is (RFC 9001 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Handshake {
+pub(crate) enum HandshakeState {
     /// TLS has not finished.
     Running,
     /// TLS has finished here (RFC 9001 §4.1.1).
@@ -19,7 +19,7 @@ pub(crate) enum Handshake {
 
 /// Whether packets flow, and if not, what is left to do (RFC 9000 §10.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum LifecycleState {
     /// Packets flow.
     Open,
     /// We closed: repeat CONNECTION_CLOSE to whoever still sends, at a limited rate.
@@ -37,7 +37,7 @@ pub(crate) enum Life {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Closing {
     /// What the peer is told.
-    pub(crate) close: Close,
+    pub(crate) close: CloseReason,
     /// When the state ends: three PTOs after it began.
     pub(crate) until: Instant,
     /// CONNECTION_CLOSE is due.
@@ -50,7 +50,7 @@ pub(crate) struct Closing {
 
 /// What a CONNECTION_CLOSE of ours says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Close {
+pub(crate) enum CloseReason {
     /// The transport's error (frame type 0x1c).
     Transport(TransportError),
     /// The application's code and reason (frame type 0x1d).
@@ -103,7 +103,7 @@ impl fmt::Display for ConnectionError {
             Self::PeerApplication { code, reason } => write!(
                 f,
                 "closed by the peer's application with code {code}: {}",
-                Shown(&String::from_utf8_lossy(reason))
+                EscapedReason(&String::from_utf8_lossy(reason))
             ),
             Self::LocalApplication { code } => {
                 write!(f, "closed by our application with code {code}")
@@ -121,7 +121,7 @@ impl fmt::Display for ConnectionError {
 
 impl std::error::Error for ConnectionError {}
 
-impl Close {
+impl CloseReason {
     /// The error our own side reports for it.
     pub(crate) fn as_error(&self) -> ConnectionError {
         match self {
@@ -141,7 +141,7 @@ impl Close {
 }
 
 impl Closing {
-    pub(crate) fn new(close: Close, until: Instant) -> Box<Self> {
+    pub(crate) fn new(close: CloseReason, until: Instant) -> Box<Self> {
         Box::new(Self {
             close,
             until,
@@ -162,7 +162,7 @@ impl Closing {
     }
 }
 
-impl Life {
+impl LifecycleState {
     /// Whether packets flow.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open)
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_of_peers_are_shown_escaped_and_cut() {
+    fn reason_from_peer_is_escaped_and_truncated() {
         let reason = |reason: &[u8]| {
             let error = ConnectionError::PeerApplication {
                 code: 7,
@@ -230,23 +230,23 @@ mod tests {
         assert!(shown.contains("\\u{9b}31m"), "{shown}");
     }
 
-    fn states() -> [Life; 4] {
-        let close = Close::Application {
+    fn states() -> [LifecycleState; 4] {
+        let close = CloseReason::Application {
             code: 7,
             reason: Vec::new(),
         };
         [
-            Life::Open,
-            Life::Closing(Closing::new(close, Instant::ZERO)),
-            Life::Draining {
+            LifecycleState::Open,
+            LifecycleState::Closing(Closing::new(close, Instant::ZERO)),
+            LifecycleState::Draining {
                 until: Instant::ZERO,
             },
-            Life::Drained,
+            LifecycleState::Drained,
         ]
     }
 
     #[test]
-    fn life_only_moves_forward() {
+    fn lifecycle_state_only_moves_forward() {
         for (i, from) in states().into_iter().enumerate() {
             for (j, to) in states().into_iter().enumerate() {
                 let mut life = from.clone();
@@ -257,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn closing_answers_at_a_limited_rate() {
-        let close = Close::Transport(TransportError::new(Code::NO_ERROR, ""));
+    fn closing_state_answers_at_a_limited_rate() {
+        let close = CloseReason::Transport(TransportError::new(Code::NO_ERROR, ""));
         let mut closing = Closing::new(close, Instant::ZERO);
         let mut answers = 0;
         for _ in 0..1000 {
@@ -270,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn an_application_code_stays_private_during_the_handshake() {
-        let close = Close::Application {
+    fn application_code_is_not_sent_before_handshake_completes() {
+        let close = CloseReason::Application {
             code: 7,
             reason: b"secret".to_vec(),
         };

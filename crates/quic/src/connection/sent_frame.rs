@@ -37,4 +37,4 @@ pub(crate) enum SentFrame {
 
 /// The frames of one packet; two fit without an allocation, which covers bulk
 /// data with an ACK.
-pub(crate) type Content = SmallVec<[SentFrame; 2]>;
+pub(crate) type SentFrames = SmallVec<[SentFrame; 2]>;

@@ -3,13 +3,13 @@
 use crate::rng::Rng;
 
 /// The first packet number that is left out.
-const FIRST: u64 = 200;
+const FIRST_SKIPPED: u64 = 200;
 
 /// Packet numbers between two that are left out, at least.
-const LEAST_GAP: u64 = 128;
+const MIN_GAP: u64 = 128;
 
 /// The most that chance adds to the gap is two to the power of this.
-const WIDEST_GAP_BITS: u32 = 20;
+const MAX_GAP_BITS: u32 = 20;
 
 /// Which 1-RTT packet number is left out next: a peer that acknowledges it has
 /// acknowledged what it never received. The gaps are random, and ever wider.
@@ -22,25 +22,25 @@ pub(crate) struct SkippedNumbers {
 impl SkippedNumbers {
     pub(crate) fn new() -> Self {
         Self {
-            next: FIRST,
+            next: FIRST_SKIPPED,
             skipped: 0,
         }
     }
 
     /// Whether `number` is to be left out; if so the one after it is chosen.
     #[inline]
-    pub(crate) fn leaves_out(&mut self, number: u64, rng: &mut Rng) -> bool {
-        let is_left_out = number == self.next;
-        if is_left_out {
-            self.choose_after(number, rng);
+    pub(crate) fn should_skip(&mut self, number: u64, rng: &mut Rng) -> bool {
+        let is_skipped = number == self.next;
+        if is_skipped {
+            self.choose_next(number, rng);
         }
-        is_left_out
+        is_skipped
     }
 
     #[cold]
-    fn choose_after(&mut self, number: u64, rng: &mut Rng) {
-        let widest = 1_u64 << self.skipped.min(WIDEST_GAP_BITS);
-        let gap = rng.below(widest).saturating_add(LEAST_GAP);
+    fn choose_next(&mut self, number: u64, rng: &mut Rng) {
+        let widest = 1_u64 << self.skipped.min(MAX_GAP_BITS);
+        let gap = rng.below(widest).saturating_add(MIN_GAP);
         self.skipped = self.skipped.saturating_add(1);
         self.next = number.saturating_add(1).saturating_add(gap);
     }
@@ -51,20 +51,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_are_random_and_ever_wider() {
+    fn gaps_between_skipped_numbers_are_random_and_widen() {
         let (mut skips, mut rng) = (SkippedNumbers::new(), Rng::from_seed([1; 32]));
-        let left_out: Vec<_> = (0..4_000_000)
-            .filter(|&number| skips.leaves_out(number, &mut rng))
+        let skipped: Vec<_> = (0..4_000_000)
+            .filter(|&number| skips.should_skip(number, &mut rng))
             .collect();
-        assert_eq!(left_out[..2], [FIRST, FIRST + 1 + LEAST_GAP]);
-        let gaps: Vec<_> = left_out
+        assert_eq!(skipped[..2], [FIRST_SKIPPED, FIRST_SKIPPED + 1 + MIN_GAP]);
+        let gaps: Vec<_> = skipped
             .windows(2)
             .map(|pair| pair[1] - pair[0] - 1)
             .collect();
         for (skipped, gap) in gaps.iter().enumerate() {
-            let widest = 1 << skipped.min(WIDEST_GAP_BITS as usize);
+            let widest = 1 << skipped.min(MAX_GAP_BITS as usize);
             assert!(
-                (LEAST_GAP..LEAST_GAP + widest).contains(gap),
+                (MIN_GAP..MIN_GAP + widest).contains(gap),
                 "{skipped}: {gap}"
             );
         }

@@ -14,25 +14,25 @@ use core::time::Duration;
 use crate::Instant;
 
 /// Shortest silence that is met with a PING: answers mostly come sooner.
-const PATIENCE: Duration = Duration::from_millis(500);
+const MIN_SILENCE: Duration = Duration::from_millis(500);
 
 /// The probe timeouts that silence lasts at least: the peer's own probe of what it
 /// may have lost comes first.
-const PROBE_TIMEOUTS: u32 = 3;
+const MIN_SILENCE_PTOS: u32 = 3;
 
 /// PINGs since stream data last arrived, each after twice the silence before.
-const MOST_ASKED: u8 = 4;
+const MAX_PINGS: u8 = 4;
 
 /// The silence of a peer that has something to answer.
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
+pub(crate) struct SilenceTimer {
     /// It counts as silence then.
     at: Option<Instant>,
     /// PINGs sent into the silence since stream data last arrived.
-    asked: u8,
+    pings: u8,
 }
 
-impl Silence {
+impl SilenceTimer {
     /// When it is met with a PING.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.at
@@ -40,29 +40,29 @@ impl Silence {
 
     /// Stream data arrived: the peer has our address.
     #[inline]
-    pub(super) fn end(&mut self) {
-        self.asked = 0;
+    pub(super) fn on_stream_data(&mut self) {
+        self.pings = 0;
     }
 
     /// A packet arrived: the silence begins anew, if the connection `listens`: to be told
     /// of one that never does costs nothing. `pto` is that of the active path.
     #[inline]
-    pub(super) fn begin(&mut self, now: Instant, listens: bool, pto: impl FnOnce() -> Duration) {
+    pub(super) fn restart(&mut self, now: Instant, listens: bool, pto: impl FnOnce() -> Duration) {
         self.at = None;
-        if listens && self.asked < MOST_ASKED {
-            let patience = PATIENCE.max(pto().saturating_mul(PROBE_TIMEOUTS));
-            let doubled = 2_u32.saturating_pow(u32::from(self.asked));
+        if listens && self.pings < MAX_PINGS {
+            let patience = MIN_SILENCE.max(pto().saturating_mul(MIN_SILENCE_PTOS));
+            let doubled = 2_u32.saturating_pow(u32::from(self.pings));
             self.at = Some(now + patience.saturating_mul(doubled));
         }
     }
 
     /// Whether it has lasted long enough, which ends it.
-    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+    pub(super) fn take_expired(&mut self, now: Instant) -> bool {
         self.at.take_if(|at| now >= *at).is_some()
     }
 
     /// A PING was sent into it.
-    pub(super) fn on_asked(&mut self) {
-        self.asked = self.asked.saturating_add(1);
+    pub(super) fn on_ping_sent(&mut self) {
+        self.pings = self.pings.saturating_add(1);
     }
 }
