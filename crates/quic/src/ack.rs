@@ -10,10 +10,10 @@ use crate::path::ecn::EcnCounts;
 use crate::time::Instant;
 
 /// Our max_ack_delay unless configured (RFC 9000 §18.2).
-pub const DEFAULT_MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+pub(crate) const DEFAULT_MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// Ack-eliciting packets that make an ACK due (RFC 9000 §13.2.2).
-pub const DEFAULT_ACK_THRESHOLD: u64 = 2;
+pub(crate) const DEFAULT_ACK_THRESHOLD: u64 = 2;
 
 /// A requested delay from here on is invalid (RFC 9000 §18.2).
 const INVALID_ACK_DELAY: Duration = Duration::from_millis(1 << 14);
@@ -34,7 +34,7 @@ pub enum ReceivedEcn {
 
 /// A packet that was decrypted and is no duplicate.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceivedPacket {
+pub(crate) struct ReceivedPacket {
     /// Its packet number.
     pub number: u64,
     /// Whether it holds a frame other than ACK, PADDING and CONNECTION_CLOSE
@@ -48,7 +48,7 @@ pub struct ReceivedPacket {
 
 /// An ACK_FREQUENCY frame (draft-ietf-quic-ack-frequency, type 0xaf).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AckFrequency {
+pub(crate) struct AckFrequency {
     /// Frames whose number is not above the highest so far are ignored.
     pub sequence: u64,
     /// Ack-eliciting packets that may go without an ACK.
@@ -66,7 +66,7 @@ pub struct AckFrequency {
 /// train of 60 packets so costs one ACK frame, not thirty
 /// (RFC 9000 §13.2.1; draft §6.4).
 #[derive(Clone, Debug)]
-pub struct AckPolicy {
+pub(crate) struct AckPolicy {
     /// Initial and Handshake packets are never delayed (RFC 9000 §13.2.1).
     always_immediate: bool,
     /// Ack-eliciting packets that make an ACK due, at least 1.
@@ -79,8 +79,6 @@ pub struct AckPolicy {
 
     /// Ack-eliciting packets since the last ACK.
     eliciting: u64,
-    /// Any packet since the last ACK.
-    unreported: bool,
     immediate: bool,
     /// Arrival of the first ack-eliciting packet since the last ACK.
     waiting_since: Option<Instant>,
@@ -96,7 +94,7 @@ pub struct AckPolicy {
 impl AckPolicy {
     /// For the Initial or the Handshake space: at once, always.
     #[must_use]
-    pub fn immediate() -> Self {
+    pub(crate) fn immediate() -> Self {
         Self {
             always_immediate: true,
             threshold: 1,
@@ -107,7 +105,7 @@ impl AckPolicy {
     /// For the application data space, with the max_ack_delay and the
     /// min_ack_delay that our transport parameters announce.
     #[must_use]
-    pub fn delayed(max_ack_delay: Duration, min_ack_delay: Duration) -> Self {
+    pub(crate) fn delayed(max_ack_delay: Duration, min_ack_delay: Duration) -> Self {
         Self {
             always_immediate: false,
             threshold: DEFAULT_ACK_THRESHOLD,
@@ -116,7 +114,6 @@ impl AckPolicy {
             reordering_threshold: 1,
             frequency_sequence: None,
             eliciting: 0,
-            unreported: false,
             immediate: false,
             waiting_since: None,
             largest: None,
@@ -131,7 +128,7 @@ impl AckPolicy {
     /// The same with another number of ack-eliciting packets that make an ACK
     /// due; at least 1.
     #[must_use]
-    pub fn with_threshold(mut self, packets: u64) -> Self {
+    pub(crate) fn with_threshold(mut self, packets: u64) -> Self {
         self.threshold = packets.max(1);
         self
     }
@@ -139,9 +136,12 @@ impl AckPolicy {
     /// A packet was received. `first_missing(n)` answers the lowest number from
     /// `n` on that has not been received, this packet counted as received; it
     /// is asked only after a peer requested a reordering threshold above 1.
-    pub fn on_packet(&mut self, packet: ReceivedPacket, first_missing: impl FnOnce(u64) -> u64) {
+    pub(crate) fn on_packet(
+        &mut self,
+        packet: ReceivedPacket,
+        first_missing: impl FnOnce(u64) -> u64,
+    ) {
         self.count(packet.ecn);
-        self.unreported = true;
         let ce_begins = packet.ecn == ReceivedEcn::Ce && !self.previous_ce;
         self.previous_ce = packet.ecn == ReceivedEcn::Ce;
 
@@ -168,7 +168,7 @@ impl AckPolicy {
     }
 
     /// An IMMEDIATE_ACK frame was received.
-    pub fn on_immediate_ack(&mut self) {
+    pub(crate) fn on_immediate_ack(&mut self) {
         self.immediate = true;
     }
 
@@ -178,7 +178,7 @@ impl AckPolicy {
     /// # Errors
     /// PROTOCOL_VIOLATION if the delay is below our min_ack_delay or is 2^14 ms
     /// or more.
-    pub fn on_ack_frequency(&mut self, frame: AckFrequency) -> Result<bool, TransportError> {
+    pub(crate) fn on_ack_frequency(&mut self, frame: AckFrequency) -> Result<bool, TransportError> {
         let delay = Duration::from_micros(frame.max_ack_delay_us);
         if delay < self.min_delay || delay >= INVALID_ACK_DELAY {
             return Err(TransportError::new(
@@ -200,7 +200,7 @@ impl AckPolicy {
     /// Whether an ACK frame has to be sent now, alone if need be. ACKs are
     /// neither paced nor congestion controlled.
     #[must_use]
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.immediate
             || self.eliciting >= self.threshold
             || self.deadline().is_some_and(|deadline| now >= deadline)
@@ -209,20 +209,14 @@ impl AckPolicy {
     /// Whether an ACK frame should join a packet that is sent for another
     /// reason: an ack-eliciting packet waits (RFC 9000 §13.2.1).
     #[must_use]
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.immediate || self.eliciting > 0
-    }
-
-    /// Whether anything has been received since the last ACK, be it only ACKs.
-    #[must_use]
-    pub fn has_unreported(&self) -> bool {
-        self.unreported
     }
 
     /// When an ACK becomes due by time. `None` if nothing waits, and if one is
     /// due already: then it waits for the next transmit, not for a timer.
     #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.immediate || self.eliciting >= self.threshold {
             return None;
         }
@@ -230,16 +224,15 @@ impl AckPolicy {
     }
 
     /// The timer fired: from now on the ACK is due, and the timer is gone.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             self.immediate = true;
         }
     }
 
     /// An ACK frame with all that was received has left.
-    pub fn on_ack_sent(&mut self) {
+    pub(crate) fn on_ack_sent(&mut self) {
         self.eliciting = 0;
-        self.unreported = false;
         self.immediate = false;
         self.waiting_since = None;
         self.largest_acked = self.largest.map(|(largest, _)| largest);
@@ -249,27 +242,15 @@ impl AckPolicy {
     /// for its keys too (RFC 9000 §13.2.5). Initial and Handshake packets are
     /// acknowledged at once, but a flight may arrive before its keys.
     #[must_use]
-    pub fn ack_delay(&self, now: Instant) -> Duration {
+    pub(crate) fn ack_delay(&self, now: Instant) -> Duration {
         self.largest.map_or(Duration::ZERO, |(_, at)| now - at)
-    }
-
-    /// The largest packet number received.
-    #[must_use]
-    pub fn largest(&self) -> Option<u64> {
-        self.largest.map(|(largest, _)| largest)
     }
 
     /// The counts for the ACK frame; `None` if no mark has ever arrived, then
     /// the frame goes without (RFC 9000 §13.4.1).
     #[must_use]
-    pub fn ecn_counts(&self) -> Option<EcnCounts> {
+    pub(crate) fn ecn_counts(&self) -> Option<EcnCounts> {
         (self.counts != EcnCounts::default()).then_some(self.counts)
-    }
-
-    /// The delay that now holds; the peer's PTO counts on it.
-    #[must_use]
-    pub fn max_ack_delay(&self) -> Duration {
-        self.max_delay
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -15,7 +15,7 @@ const TYPE_LEN: usize = 1;
 
 /// Bound of a queue; reached when either is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
+pub(crate) struct QueueLimits {
     /// Most bytes of data, frames not counted.
     pub bytes: usize,
     /// Most messages, so that empty ones are bounded too.
@@ -29,16 +29,6 @@ impl Default for QueueLimits {
             count: 1024,
         }
     }
-}
-
-/// What to do with a message for which there is no room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// Tell the caller, who can wait until there is room.
-    #[default]
-    Refuse,
-    /// Make room: a newer message is worth more than an old one.
-    DropOldest,
 }
 
 /// Why a message was not taken.
@@ -135,7 +125,7 @@ struct DroppedMessages {
 
 /// A message that goes into the packet being built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutgoingDatagram {
+pub(crate) struct OutgoingDatagram {
     /// The message.
     pub data: Bytes,
     /// Whether the frame carries its length (type 0x31). Without (0x30) it
@@ -145,9 +135,8 @@ pub struct OutgoingDatagram {
 
 /// Messages on their way to the peer.
 #[derive(Debug)]
-pub struct DatagramSender {
+pub(crate) struct DatagramSender {
     queue: Queue,
-    when_full: WhenFull,
     /// The peer's max_datagram_frame_size; 0 is no support.
     peer_limit: u64,
     dropped: u64,
@@ -158,10 +147,9 @@ pub struct DatagramSender {
 impl DatagramSender {
     /// An empty queue towards a peer that accepts nothing yet.
     #[must_use]
-    pub fn new(limits: QueueLimits, when_full: WhenFull) -> Self {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
         Self {
             queue: Queue::new(limits),
-            when_full,
             peer_limit: 0,
             dropped: 0,
             refused: false,
@@ -171,14 +159,14 @@ impl DatagramSender {
 
     /// The peer's max_datagram_frame_size transport parameter, 0 if absent; for
     /// 0-RTT the remembered one (RFC 9221 §3).
-    pub fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
+    pub(crate) fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
         self.peer_limit = max_datagram_frame_size;
     }
 
     /// Largest message that a packet with `room` bytes for frames can carry;
     /// `None` if the peer accepts none.
     #[must_use]
-    pub fn max_size(&self, room: usize) -> Option<usize> {
+    pub(crate) fn max_size(&self, room: usize) -> Option<usize> {
         let limit = usize::try_from(self.peer_limit).unwrap_or(usize::MAX);
         room.min(limit).checked_sub(TYPE_LEN).filter(|_| limit > 0)
     }
@@ -189,25 +177,14 @@ impl DatagramSender {
     /// # Errors
     /// See [`SendDatagramError`]. After `Full`, [`DatagramSender::take_writable`]
     /// tells when to try again.
-    pub fn send(&mut self, data: Bytes, room: usize) -> Result<(), SendDatagramError> {
+    pub(crate) fn send(&mut self, data: Bytes, room: usize) -> Result<(), SendDatagramError> {
         let max = self.max_size(room).ok_or(SendDatagramError::Unsupported)?;
         let max = max.min(self.queue.limits.bytes);
         if data.len() > max {
             return Err(SendDatagramError::TooLarge { max });
         }
-        match self.when_full {
-            WhenFull::Refuse if !self.queue.has_room(data.len()) => {
-                self.refused = true;
-                return Err(SendDatagramError::Full);
-            }
-            WhenFull::Refuse => {}
-            WhenFull::DropOldest => {
-                let dropped = self.queue.make_room(data.len(), 0);
-                self.dropped.count(dropped.all);
-            }
-        }
-        // A count limit of 0 has room for nothing.
         if !self.queue.has_room(data.len()) {
+            self.refused = true;
             return Err(SendDatagramError::Full);
         }
         self.queue.push(data);
@@ -217,7 +194,7 @@ impl DatagramSender {
     /// The next message if it fits in the `room` bytes left of a packet that
     /// had `full_room`. A message that fits no packet any more, because the
     /// path's MTU shrank, is dropped and counted instead of blocking the rest.
-    pub fn pop(&mut self, room: usize, full_room: usize) -> Option<OutgoingDatagram> {
+    pub(crate) fn pop(&mut self, room: usize, full_room: usize) -> Option<OutgoingDatagram> {
         let max = self.max_size(full_room).unwrap_or(0);
         while self.queue.messages.front().is_some_and(|m| m.len() > max) {
             self.take_front();
@@ -238,35 +215,38 @@ impl DatagramSender {
 
     /// Whether a message waits.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.messages.is_empty()
     }
 
     /// Gives back the memory that is held for reuse.
-    pub fn release_memory(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.queue.release_memory();
     }
 
     /// Bytes of the messages that wait, and of the queue.
     #[must_use]
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
     }
 
     /// Drops what waits and takes nothing more.
-    pub fn abandon(&mut self) {
-        *self = Self::new(self.queue.limits, self.when_full);
+    pub(crate) fn abandon(&mut self) {
+        *self = Self {
+            dropped: self.dropped,
+            ..Self::new(self.queue.limits)
+        };
     }
 
     /// True once after a refused caller could try again.
-    pub fn take_writable(&mut self) -> bool {
+    pub(crate) fn take_writable(&mut self) -> bool {
         core::mem::take(&mut self.writable)
     }
 
     /// Messages dropped: too old ([`WhenFull::DropOldest`]) or too large for a
     /// path that shrank.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
@@ -282,7 +262,7 @@ impl DatagramSender {
 /// Charged by their length: the caller copies a message that would pin a much
 /// larger receive buffer.
 #[derive(Debug)]
-pub struct DatagramReceiver {
+pub(crate) struct DatagramReceiver {
     queue: Queue,
     /// Our max_datagram_frame_size; 0 is no support.
     limit: u64,
@@ -293,7 +273,7 @@ pub struct DatagramReceiver {
 impl DatagramReceiver {
     /// An empty queue. `max_datagram_frame_size` is what we announced.
     #[must_use]
-    pub fn new(limits: QueueLimits, max_datagram_frame_size: u64) -> Self {
+    pub(crate) fn new(limits: QueueLimits, max_datagram_frame_size: u64) -> Self {
         Self {
             queue: Queue::new(limits),
             limit: max_datagram_frame_size,
@@ -308,7 +288,7 @@ impl DatagramReceiver {
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION if we announced none or smaller ones (RFC 9221 §3).
-    pub fn on_frame(
+    pub(crate) fn on_frame(
         &mut self,
         data: Bytes,
         frame_len: usize,
@@ -334,34 +314,37 @@ impl DatagramReceiver {
     }
 
     /// Gives back the memory that is held for reuse.
-    pub fn release_memory(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.queue.release_memory();
     }
 
     /// Bytes of the messages that wait, and of the queue.
     #[must_use]
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
     }
 
     /// Drops what waits.
-    pub fn abandon(&mut self) {
-        *self = Self::new(self.queue.limits, self.limit);
+    pub(crate) fn abandon(&mut self) {
+        *self = Self {
+            dropped: self.dropped,
+            ..Self::new(self.queue.limits, self.limit)
+        };
     }
 
     /// The oldest message.
-    pub fn recv(&mut self) -> Option<Bytes> {
+    pub(crate) fn recv(&mut self) -> Option<Bytes> {
         self.queue.pop()
     }
 
     /// True once after the queue ceased to be empty.
-    pub fn take_readable(&mut self) -> bool {
+    pub(crate) fn take_readable(&mut self) -> bool {
         core::mem::take(&mut self.readable)
     }
 
     /// Messages dropped because the application did not fetch them in time.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 }

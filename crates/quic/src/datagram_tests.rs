@@ -10,15 +10,15 @@ fn message(n: u8, len: usize) -> Bytes {
     Bytes::from(vec![n; len])
 }
 
-fn sender(when_full: WhenFull) -> DatagramSender {
-    let mut sender = DatagramSender::new(SMALL, when_full);
+fn sender() -> DatagramSender {
+    let mut sender = DatagramSender::new(SMALL);
     sender.set_peer_limit(65_535);
     sender
 }
 
 #[test]
 fn datagram_to_peer_without_support_is_rejected_as_unsupported() {
-    let mut sender = DatagramSender::new(SMALL, WhenFull::Refuse);
+    let mut sender = DatagramSender::new(SMALL);
     assert_eq!(sender.max_size(1_000), None);
     assert_eq!(
         sender.send(message(0, 1), 1_000),
@@ -28,7 +28,7 @@ fn datagram_to_peer_without_support_is_rejected_as_unsupported() {
 
 #[test]
 fn too_large_error_states_the_largest_size() {
-    let mut sender = sender(WhenFull::Refuse);
+    let mut sender = sender();
     let too_large = |max| Err(SendDatagramError::TooLarge { max });
     assert_eq!(sender.send(message(0, 50), 50), too_large(49));
     assert_eq!(sender.send(message(0, 49), 50), Ok(()));
@@ -40,7 +40,7 @@ fn too_large_error_states_the_largest_size() {
 
 #[test]
 fn rejected_sender_is_notified_once_when_there_is_room() {
-    let mut sender = sender(WhenFull::Refuse);
+    let mut sender = sender();
     sender.send(message(1, 60), 1_000).unwrap();
     assert!(!sender.take_writable());
     assert_eq!(
@@ -58,23 +58,8 @@ fn rejected_sender_is_notified_once_when_there_is_room() {
 }
 
 #[test]
-fn full_send_queue_drops_and_counts_the_oldest() {
-    let mut sender = sender(WhenFull::DropOldest);
-    for n in 0..7 {
-        sender.send(message(n, 10), 1_000).unwrap();
-    }
-    sender.send(message(7, 75), 1_000).unwrap();
-    assert_eq!(sender.dropped(), 5);
-    let left: Vec<_> = core::iter::from_fn(|| sender.pop(1_000, 1_000))
-        .map(|d| d.data[0])
-        .collect();
-    assert_eq!(left, [5, 6, 7]);
-    assert!(sender.is_empty());
-}
-
-#[test]
 fn length_field_is_omitted_where_it_would_not_fit() {
-    let mut sender = sender(WhenFull::Refuse);
+    let mut sender = sender();
     for n in 0..3 {
         sender.send(message(n, 30), 1_000).unwrap();
     }
@@ -87,7 +72,7 @@ fn length_field_is_omitted_where_it_would_not_fit() {
 
 #[test]
 fn datagram_too_large_for_smaller_mtu_is_dropped_and_does_not_block_the_queue() {
-    let mut sender = sender(WhenFull::Refuse);
+    let mut sender = sender();
     sender.send(message(1, 50), 1_000).unwrap();
     sender.send(message(2, 10), 1_000).unwrap();
     assert_eq!(sender.pop(20, 40).unwrap().data, message(2, 10));

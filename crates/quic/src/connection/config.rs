@@ -5,9 +5,10 @@ use core::time::Duration;
 use clearway_recovery::congestion::{CongestionControl, NewPath, SlowStart};
 use clearway_recovery::controller::{Controller, Ect};
 
-use crate::ack::DEFAULT_ACK_THRESHOLD;
+use crate::ack::{DEFAULT_ACK_THRESHOLD, DEFAULT_MAX_ACK_DELAY};
 use crate::bucket::Rate;
 use crate::path::ecn::Mark;
+use crate::path::mtu::{DEFAULT_MAX_MTU, MAX_SIZE};
 use crate::stream;
 
 /// Transport settings of a connection. Every default is meant to be left alone.
@@ -125,12 +126,12 @@ impl Default for Config {
             client_hello_timeout: Duration::from_secs(5),
             keep_alive: None,
             initial_rtt: Duration::from_millis(333),
-            max_ack_delay: Duration::from_millis(25),
+            max_ack_delay: DEFAULT_MAX_ACK_DELAY,
             ack_frequency: true,
             ack_threshold: DEFAULT_ACK_THRESHOLD,
-            max_mtu: 1452,
+            max_mtu: DEFAULT_MAX_MTU,
             mtu_discovery: true,
-            max_udp_payload: 65_527,
+            max_udp_payload: MAX_SIZE,
             ecn: true,
             datagram_buffer: 1 << 20,
             active_connection_id_limit: 8,

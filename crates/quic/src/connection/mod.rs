@@ -93,8 +93,8 @@ pub use self::memory::MemoryUsage;
 pub use self::migration::MigrateError;
 #[cfg(feature = "testing")]
 pub use self::packet::Forgery;
-pub(crate) use self::setup::CommonOptions;
-pub use self::setup::{AcceptOptions, ConnectOptions};
+pub use self::setup::ConnectOptions;
+pub(crate) use self::setup::{AcceptOptions, CommonOptions};
 pub use self::state::ConnectionError;
 pub use self::stats::{PathStats, Stats};
 pub use self::train::Transmit;

@@ -26,7 +26,7 @@ use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
-use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
+use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits};
 use crate::error::{Code, TransportError};
 use crate::path::mtu::MtuDiscovery;
 use crate::path::paths::{MAX_PATHS, Paths};
@@ -60,7 +60,7 @@ pub struct ConnectOptions {
 }
 
 /// What a server connection begins with: what its first datagram said.
-pub struct AcceptOptions {
+pub(crate) struct AcceptOptions {
     /// The client's address.
     pub remote: SocketAddr,
     /// The local address the datagram came to, where known.
@@ -230,7 +230,7 @@ impl Connection {
                 )),
                 streams: Streams::new(role, config.streams.clone()),
                 datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
-                datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
+                datagrams_out: DatagramSender::new(queue),
                 local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
                 remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
                 control: Control::default(),

@@ -41,6 +41,9 @@ pub struct Stats {
     pub limits: Vec<(Limit, Duration)>,
     /// Bytes of memory the streams hold.
     pub stream_memory: usize,
+    /// DATAGRAM frames' data dropped without being delivered: received while the queue was
+    /// full, or queued here and too large since the path's MTU shrank.
+    pub datagrams_dropped: u64,
     /// Times a timer fired with nothing to do.
     pub idle_wakeups: u64,
     /// What the peer's frames without new data have cost, in the units of
@@ -65,6 +68,7 @@ impl Default for Stats {
             metrics: Metrics::default(),
             limits: Vec::new(),
             stream_memory: 0,
+            datagrams_dropped: 0,
             idle_wakeups: 0,
             unproductive_work: 0,
         }
@@ -133,6 +137,11 @@ impl Connection {
             metrics: path.controller().metrics(),
             limits: self.network.recovery.limits().breakdown(now).collect(),
             stream_memory: self.frames.streams.memory(),
+            datagrams_dropped: self
+                .frames
+                .datagrams_in
+                .dropped()
+                .saturating_add(self.frames.datagrams_out.dropped()),
             idle_wakeups: self.timers.idle_wakeups,
             unproductive_work: self.work.charged(),
         }

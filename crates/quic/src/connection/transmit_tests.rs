@@ -460,3 +460,20 @@ fn limit_event_follows_return_to_the_old_path() {
     assert_eq!(counted, Some(Limit::Application));
     assert_eq!(*last.lock().expect("one thread"), counted);
 }
+
+/// Neither end is told of a dropped DATAGRAM: the count is the only trace of it.
+#[test]
+fn stats_count_datagrams_dropped_by_a_full_receive_queue() {
+    let mut pair = Pair::new(8, 8, Stage::Confirmed);
+    let capacity = crate::datagram::QueueLimits::default().count;
+    for _ in 0..capacity + 3 {
+        pair.client
+            .send_datagram(Bytes::from_static(b"x"))
+            .expect("room in the queue");
+        pair.exchange(Role::Client);
+    }
+    assert_eq!(pair.server.stats(pair.now).datagrams_dropped, 3);
+    let error = TransportError::new(Code::NO_ERROR, "");
+    pair.server.abort(pair.now, error);
+    assert_eq!(pair.server.stats(pair.now).datagrams_dropped, 3);
+}

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::limits::Limits;
 use super::sources::{Source, SourceUsage, Sources};
 use crate::Instant;
-use crate::bucket::SharedTokenBucket;
+use crate::bucket::TokenBucket;
 use crate::rng::Rng;
 
 /// How many times [`Limits::per_source`] handshakes of one source are refused.
@@ -60,8 +60,8 @@ pub struct AdmissionControl {
     handshakes: AtomicUsize,
     /// Those of them that were not told to be overdue.
     in_time: AtomicUsize,
-    resets: SharedTokenBucket,
-    refusals: SharedTokenBucket,
+    resets: TokenBucket,
+    refusals: TokenBucket,
 }
 
 impl AdmissionControl {
@@ -69,8 +69,8 @@ impl AdmissionControl {
     #[must_use]
     pub fn new(limits: Limits, rng: &mut Rng) -> Self {
         Self {
-            resets: SharedTokenBucket::new(limits.resets_per_second),
-            refusals: SharedTokenBucket::new(limits.refusals_per_second),
+            resets: TokenBucket::new(limits.resets_per_second),
+            refusals: TokenBucket::new(limits.refusals_per_second),
             limits,
             sources: Sources::new(rng),
             connections: AtomicUsize::new(0),

@@ -2,7 +2,7 @@
 //! validated, at most three times the bytes that came from it go to it.
 
 /// Bytes that may be sent for each byte received (RFC 9000 §8).
-pub const AMPLIFICATION_FACTOR: u64 = 3;
+pub(crate) const AMPLIFICATION_FACTOR: u64 = 3;
 
 /// The byte budget of one path. Counts UDP payload, whole datagrams.
 #[derive(Clone, Copy, Debug, Default)]

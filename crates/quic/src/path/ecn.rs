@@ -7,10 +7,10 @@ use core::time::Duration;
 
 use crate::count::Count;
 use crate::time::Instant;
-pub use crate::wire::frame::ack::EcnCounts;
+pub(crate) use crate::wire::frame::ack::EcnCounts;
 
 /// Marked packets after which testing ends (RFC 9000 §13.4.2).
-pub const TESTING_PACKETS: u64 = 10;
+pub(crate) const TESTING_PACKETS: u64 = 10;
 
 /// PTOs after which testing ends (RFC 9000 §13.4.2).
 const TESTING_PTOS: u32 = 3;
@@ -61,7 +61,7 @@ pub enum EcnState {
 
 /// What a packet number space has sent and been told, over all paths.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SpaceEcn {
+pub(crate) struct SpaceEcn {
     sent_ect0: u64,
     sent_ect1: u64,
     reported: EcnCounts,
@@ -71,7 +71,7 @@ pub struct SpaceEcn {
 /// acknowledged: others may be out of date and must not count
 /// (RFC 9000 §13.4.2.1).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EcnAck {
+pub(crate) struct EcnAck {
     /// The frame's counts, if it is of type 0x03.
     pub counts: Option<EcnCounts>,
     /// Packets of this path newly acknowledged that were sent as ECT(0).
@@ -135,7 +135,7 @@ impl SpaceEcn {
 
 /// ECN on one path.
 #[derive(Clone, Copy, Debug)]
-pub struct PathEcn {
+pub(crate) struct PathEcn {
     state: EcnState,
     preferred: Mark,
     marked_sent: u64,
@@ -149,7 +149,7 @@ pub struct PathEcn {
 impl PathEcn {
     /// Tests a new path with `mark`; [`Mark::NotEct`] turns ECN off.
     #[must_use]
-    pub fn new(mark: Mark) -> Self {
+    pub(crate) fn new(mark: Mark) -> Self {
         let state = match mark {
             Mark::NotEct => EcnState::Failed(EcnFailure::Disabled),
             Mark::Ect0 | Mark::Ect1 => EcnState::Testing,
@@ -167,26 +167,27 @@ impl PathEcn {
 
     /// Where validation stands.
     #[must_use]
-    pub fn state(&self) -> EcnState {
+    pub(crate) fn state(&self) -> EcnState {
         self.state
     }
 
     /// The mark for the next packet.
     #[must_use]
-    pub fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         match self.state {
             EcnState::Testing | EcnState::Capable => self.preferred,
             EcnState::Unknown | EcnState::Failed(_) => Mark::NotEct,
         }
     }
 
-    /// Turns ECN off for good: the socket cannot mark.
-    pub fn disable(&mut self) {
-        self.state = EcnState::Failed(EcnFailure::Disabled);
-    }
-
     /// A packet left with `mark`. `pto` is the current one.
-    pub fn on_sent(&mut self, space: &mut SpaceEcn, mark: Mark, now: Instant, pto: Duration) {
+    pub(crate) fn on_sent(
+        &mut self,
+        space: &mut SpaceEcn,
+        mark: Mark,
+        now: Instant,
+        pto: Duration,
+    ) {
         if mark == Mark::NotEct {
             return;
         }
@@ -204,7 +205,7 @@ impl PathEcn {
 
     /// What an ACK frame says of packets that were marked as on this path.
     #[must_use]
-    pub fn report(&self, counts: Option<EcnCounts>, newly_acked: u64) -> EcnAck {
+    pub(crate) fn report(&self, counts: Option<EcnCounts>, newly_acked: u64) -> EcnAck {
         let (ect0, ect1) = match self.preferred {
             Mark::NotEct => (0, 0),
             Mark::Ect0 => (newly_acked, 0),
@@ -220,7 +221,7 @@ impl PathEcn {
     /// An ACK frame that raised the largest acknowledged. Answers by how much
     /// the CE count grew, for the controller: 0 unless the counts are valid on
     /// this path.
-    pub fn on_ack(&mut self, space: &mut SpaceEcn, ack: &EcnAck) -> u64 {
+    pub(crate) fn on_ack(&mut self, space: &mut SpaceEcn, ack: &EcnAck) -> u64 {
         let report = space.on_report(ack);
         if matches!(self.state, EcnState::Failed(_)) {
             return 0;
@@ -239,7 +240,7 @@ impl PathEcn {
     }
 
     /// Packets of this path that were marked were declared lost.
-    pub fn on_lost(&mut self, marked: u64) {
+    pub(crate) fn on_lost(&mut self, marked: u64) {
         self.marked_lost.count(marked);
         self.judge();
     }
@@ -424,10 +425,8 @@ mod tests {
     fn disabled_ecn_marks_nothing() {
         let (mut path, mut space) = (PathEcn::new(Mark::NotEct), SpaceEcn::default());
         assert_eq!(send(&mut path, &mut space, 5), 0);
-        let mut disabled = PathEcn::new(Mark::Ect0);
-        disabled.disable();
-        assert_eq!(disabled.mark(), Mark::NotEct);
-        assert_eq!(disabled.state(), EcnState::Failed(EcnFailure::Disabled));
+        assert_eq!(path.mark(), Mark::NotEct);
+        assert_eq!(path.state(), EcnState::Failed(EcnFailure::Disabled));
     }
 
     proptest! {

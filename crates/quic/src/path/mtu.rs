@@ -4,15 +4,14 @@
 
 use core::time::Duration;
 
-use crate::count::Count;
 use crate::time::Instant;
 use crate::wire::MIN_MTU;
 
 /// Largest UDP payload there is (RFC 9000 §18.2).
-pub const MAX_SIZE: u16 = 65_527;
+pub(crate) const MAX_SIZE: u16 = 65_527;
 
 /// Largest datagram we try unless configured: Ethernet with IPv6.
-pub const DEFAULT_CAP: u16 = 1452;
+pub(crate) const DEFAULT_MAX_MTU: u16 = 1452;
 
 /// Probes of one size before it counts as too large (MAX_PROBES, RFC 8899
 /// §5.1.2).
@@ -63,7 +62,7 @@ enum Phase {
 /// `on_probe_sent`. A lost probe is no sign of congestion
 /// (RFC 9000 §14.4). Methods answer `Some(size)` when the size in use changed.
 #[derive(Clone, Copy, Debug)]
-pub struct MtuDiscovery {
+pub(crate) struct MtuDiscovery {
     current: u16,
     /// Largest size that may still prove possible in this search.
     high: u16,
@@ -76,13 +75,12 @@ pub struct MtuDiscovery {
     bursts: u8,
     /// Packets sent up to here belong to the last burst.
     burst_end: Instant,
-    black_holes: u64,
 }
 
 impl MtuDiscovery {
     /// A new path, with datagrams of [`MIN_MTU`]; never to exceed `cap`.
     #[must_use]
-    pub fn new(cap: u16) -> Self {
+    pub(crate) fn new(cap: u16) -> Self {
         let limit = cap.clamp(MIN_MTU, MAX_SIZE);
         Self {
             current: MIN_MTU,
@@ -92,13 +90,12 @@ impl MtuDiscovery {
             phase: Phase::Waiting,
             bursts: 0,
             burst_end: Instant::ZERO,
-            black_holes: 0,
         }
     }
 
     /// The peer's max_udp_payload_size (below 1,200 is for the parser to
     /// refuse, RFC 9000 §18.2).
-    pub fn set_peer_limit(&mut self, max_udp_payload_size: u64) {
+    pub(crate) fn set_peer_limit(&mut self, max_udp_payload_size: u64) {
         let peer = u16::try_from(max_udp_payload_size).unwrap_or(MAX_SIZE);
         self.limit = self.limit.min(peer).max(MIN_MTU);
         self.high = self.high.min(self.limit);
@@ -106,7 +103,7 @@ impl MtuDiscovery {
     }
 
     /// The handshake is confirmed, or a later path is validated: probing begins.
-    pub fn start(&mut self, now: Instant) {
+    pub(crate) fn start(&mut self, now: Instant) {
         if self.phase == Phase::Waiting {
             self.search(now, self.limit);
         }
@@ -114,14 +111,8 @@ impl MtuDiscovery {
 
     /// Largest datagram to send, except probes.
     #[must_use]
-    pub fn current(&self) -> u16 {
+    pub(crate) fn current(&self) -> u16 {
         self.current
-    }
-
-    /// Times that a size in use stopped working.
-    #[must_use]
-    pub fn black_holes(&self) -> u64 {
-        self.black_holes
     }
 
     /// The size of the probe to send now, if one is due. One at a time.
@@ -182,7 +173,7 @@ impl MtuDiscovery {
 
     /// A packet in a datagram of `size`, not a probe, that left at `sent` was
     /// declared lost. Answers the new size if this reveals a black hole.
-    pub fn on_packet_lost(&mut self, now: Instant, size: u16, sent: Instant) -> Option<u16> {
+    pub(crate) fn on_packet_lost(&mut self, now: Instant, size: u16, sent: Instant) -> Option<u16> {
         let part_of_burst = self.bursts > 0 && sent <= self.burst_end;
         if size <= MIN_MTU || size > self.current || part_of_burst {
             return None;
@@ -196,7 +187,7 @@ impl MtuDiscovery {
     }
 
     /// The PTO expired for the `consecutive`th time in a row.
-    pub fn on_pto(&mut self, now: Instant, consecutive: u32) -> Option<u16> {
+    pub(crate) fn on_pto(&mut self, now: Instant, consecutive: u32) -> Option<u16> {
         if consecutive < BLACK_HOLE_PTOS {
             return None;
         }
@@ -213,23 +204,9 @@ impl MtuDiscovery {
         None
     }
 
-    /// An ICMP message says that `size` is the largest UDP payload. The caller
-    /// has checked that it quotes a packet of this path (RFC 9000 §14.2.1); a
-    /// claim below [`MIN_MTU`] is ignored, and none ever raises the size.
-    pub fn on_packet_too_big(&mut self, now: Instant, size: u16) -> Option<u16> {
-        if size < MIN_MTU {
-            return None;
-        }
-        if size < self.current {
-            return self.fall_back(now, size);
-        }
-        self.lower_upper_bound(now, size);
-        None
-    }
-
     /// Larger sizes are tried again if it is time to. The probe itself leaves when
     /// the window has room for it, which is no reason to wake up.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if let Phase::Complete {
             raise_at: Some(raise_at),
         } = self.phase
@@ -241,7 +218,7 @@ impl MtuDiscovery {
 
     /// When [`MtuDiscovery::handle_timeout`] has something to do.
     #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         match self.phase {
             Phase::Waiting | Phase::Searching { .. } => None,
             Phase::Complete { raise_at } => raise_at,
@@ -321,7 +298,6 @@ impl MtuDiscovery {
         if self.current == MIN_MTU {
             return None;
         }
-        self.black_holes.count_one();
         self.current = MIN_MTU;
         self.search(now, high);
         Some(MIN_MTU)

@@ -29,7 +29,7 @@ fn validation_pto(pto: Duration) -> Duration {
 /// How long the validation of a path lasts that nobody answers on, where the
 /// connection's PTO is `pto` (RFC 9000 §8.2.4).
 #[must_use]
-pub fn validation_timeout(pto: Duration) -> Duration {
+pub(crate) fn validation_timeout(pto: Duration) -> Duration {
     validation_pto(pto).saturating_mul(ABANDON_AFTER_PTOS)
 }
 
@@ -230,14 +230,14 @@ impl PathValidation {
 /// PATH_CHALLENGE frames that a path keeps until they are answered. All fit one
 /// datagram of ours, so more wait only if a peer sends more than that between
 /// two datagrams.
-pub const MAX_RESPONSES: usize = 4;
+pub(crate) const MAX_RESPONSES: usize = 4;
 
 /// The answers that a path owes the peer: one for each challenge
 /// (RFC 9000 §8.2.2), at most [`MAX_RESPONSES`] at a time. A flood of challenges
 /// costs no more than that for each datagram we send; the oldest go without an
 /// answer, since a peer that means it repeats its challenge with new data.
 #[derive(Clone, Debug, Default)]
-pub struct PathResponses {
+pub(crate) struct PathResponses {
     pending: SmallVec<[ChallengeData; 1]>,
 }
 
@@ -249,7 +249,7 @@ impl PathResponses {
 
     /// A PATH_CHALLENGE came on this path. False if an older one now goes
     /// without an answer.
-    pub fn on_challenge(&mut self, data: ChallengeData) -> bool {
+    pub(crate) fn on_challenge(&mut self, data: ChallengeData) -> bool {
         if self.pending.contains(&data) {
             return true;
         }
@@ -264,13 +264,13 @@ impl PathResponses {
     /// Whether a PATH_RESPONSE is to be sent, on this path and not paced
     /// (RFC 9000 §8.2.2).
     #[must_use]
-    pub fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
     /// The PATH_RESPONSE that now leaves, in the order of the challenges. It is
     /// never sent again (RFC 9000 §13.3).
-    pub fn take(&mut self) -> Option<ChallengeData> {
+    pub(crate) fn take(&mut self) -> Option<ChallengeData> {
         (!self.pending.is_empty()).then(|| self.pending.remove(0))
     }
 }

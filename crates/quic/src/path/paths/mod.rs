@@ -51,7 +51,7 @@ use crate::{Instant, Role};
 
 /// Paths kept besides the active one and its fallback. A peer that probes more
 /// at a time loses the oldest.
-pub const MAX_STANDBY: usize = 2;
+pub(crate) const MAX_STANDBY: usize = 2;
 
 /// Most paths of a connection: the active one, its fallback, those standing by.
 pub const MAX_PATHS: usize = 2 + MAX_STANDBY;
