@@ -1,48 +1,48 @@
-//! What a connection's memory is made of.
+//! How much memory a connection uses, and for what.
 
 use super::state::{CloseReason, ConnectionError, LifecycleState};
 use super::{Connection, EndpointEvent, Event};
 use crate::memory;
 
-/// Bytes of memory of a connection, by what holds them. Everything is counted
-/// that a peer or the application can make grow: what is allocated, not only
-/// what is in use.
+/// The memory of a connection in bytes, by use. Everything that a peer or the application
+/// can make grow is counted: what is allocated, not only what is in use.
 ///
-/// Left out is what neither can: keys (a few hundred bytes each), the
-/// connection-ID generator, the observer; and TLS, whose library does not tell.
-/// A handshake holds some 20 KiB of it and at most 64 KiB of an unfinished
-/// message more; a server lets go of it all once the handshake is confirmed.
+/// Not counted is what neither of them can make grow: keys (a few hundred bytes each), the
+/// connection-ID generator, the observer; nor TLS, since its library does not report it.
+/// During a handshake TLS holds some 20 KiB, and at most 64 KiB more of an unfinished
+/// message; a server frees all of it once the handshake is confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUsage {
-    /// The connection itself, empty.
+    /// The `Connection` value itself.
     pub fixed: usize,
-    /// Streams: send and receive buffers, state, turns, events not polled.
+    /// Streams: send and receive buffers, state, scheduling, events not polled yet.
     pub streams: usize,
-    /// DATAGRAMs that wait for the application.
+    /// Received DATAGRAMs that the application has not read.
     pub datagrams_in: usize,
-    /// DATAGRAMs that wait to be sent.
+    /// DATAGRAMs queued to be sent.
     pub datagrams_out: usize,
-    /// Packets sent whose fate is open, losses remembered, controllers.
+    /// Packets sent and not yet acknowledged or lost, remembered losses, congestion
+    /// controllers.
     pub ledger: usize,
     /// Ranges of packet numbers received.
     pub received: usize,
-    /// CRYPTO data: sent and not acknowledged, received and not in order.
+    /// CRYPTO data sent and not acknowledged, or received out of order.
     pub crypto: usize,
-    /// Packets kept until their keys exist.
+    /// Received packets kept until their keys exist.
     pub undecryptable: usize,
     /// Connection IDs of both ends.
     pub cids: usize,
     /// Paths.
     pub paths: usize,
-    /// What the handshake left: transport parameters, certificates, tokens.
+    /// What the handshake agreed on: transport parameters, certificates, tokens.
     pub handshake: usize,
-    /// Events not polled, the words of a close, what is kept for reuse.
+    /// Events not polled yet, the reason of a close, scratch memory.
     pub events: usize,
 }
 
 impl MemoryUsage {
-    /// The sum.
+    /// Returns the sum of all fields.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -79,14 +79,15 @@ impl MemoryUsage {
 }
 
 impl Connection {
-    /// Bytes of memory this connection holds ([`MemoryUsage::total`]). Walks the
-    /// packets in flight: ask once in a while, not for every packet.
+    /// Returns the bytes of memory that this connection uses ([`MemoryUsage::total`]).
+    /// Walks the packets in flight, so do not call it for every packet.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.memory_usage().total()
     }
 
-    /// The same by what holds it.
+    /// Returns the memory that this connection uses, by use. As costly as
+    /// [`memory`](Self::memory).
     #[must_use]
     pub fn memory_usage(&self) -> MemoryUsage {
         let spaces = self.frames.spaces.iter();
@@ -113,8 +114,8 @@ impl Connection {
         }
     }
 
-    /// What the application and the endpoint are still to hear, the reason of a
-    /// close, and scratch space.
+    /// Returns the memory of events not polled yet, of the reason of a close, and of
+    /// scratch space.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(parts.total(), (1 << 12) - 1);
     }
 
-    /// The words of a peer's close are kept until the application hears them.
+    /// The reason of a peer's close is kept until the application has polled the event.
     #[test]
     fn reason_of_a_close_is_counted() {
         let error = ConnectionError::PeerApplication {

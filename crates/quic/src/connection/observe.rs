@@ -1,4 +1,4 @@
-//! What an observer is told before anything else: whose events it will see.
+//! How an observer is installed, and the events that open its trace.
 
 use super::Connection;
 use super::parameters::local_parameters;
@@ -6,18 +6,18 @@ use crate::event::{ConnectionState, Observer, RecoveryParameters, TraceEvent};
 use crate::{Instant, Role};
 
 impl Connection {
-    /// Installs a trace sink. It sees everything from now on.
+    /// Installs an observer, which receives every event from now on.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.reports.trace.set(observer);
     }
 
-    /// Takes the trace sink away: nothing is traced any more.
+    /// Removes the observer. Nothing is traced any more.
     pub fn take_observer(&mut self) -> Option<Box<dyn Observer>> {
         self.reports.trace.take()
     }
 
-    /// Begins the trace of a new observer. Every call from outside that may have
-    /// something to tell does this first: an observer is set without a time.
+    /// Starts the trace of a new observer. Since an observer is installed without a time,
+    /// every public method that may emit an event calls this first.
     #[inline]
     pub(super) fn begin_trace(&mut self, now: Instant) {
         if self.reports.trace.needs_start() {
@@ -50,14 +50,14 @@ impl Connection {
         };
         let trace = &mut self.reports.trace;
         trace.emit_first(now, &started);
-        // Not kept for it: made anew from what made them.
+        // Not stored for this purpose, but computed again.
         let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
         if self.role == Role::Server {
             parameters.original_destination_connection_id = Some(self.tls.original_dcid);
         }
         let (remote, parameters) = (false, &parameters);
         trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
-        // An observer installed later has missed the peer's.
+        // An observer that is installed later has missed the peer's.
         if let Some(parameters) = &self.tls.peer_parameters(self.role) {
             let remote = true;
             trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });

@@ -1,4 +1,4 @@
-//! How a connection begins, at either end.
+//! How a client's and a server's connection is created.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -37,48 +37,48 @@ use crate::wire::TransportParameters;
 use crate::wire::transport_parameters::PreferredAddress;
 use crate::{Instant, Role};
 
-/// Connection IDs we keep issued, if the peer takes as many: one in use, one for
-/// each path that may be probed at once. More would only fill both ends' tables.
+/// Connection IDs kept issued, if the peer accepts as many: one in use, and one for each
+/// path that may be probed at once. More would only fill both ends' tables.
 const ISSUED_CIDS: usize = MAX_PATHS;
 
-/// Bytes of the client's first Destination Connection ID, random; at least
-/// eight (RFC 9000 §7.2).
+/// Length of the client's random first Destination Connection ID; at least eight bytes (RFC
+/// 9000 §7.2).
 const INITIAL_DCID_LEN: usize = 8;
 
-/// What a client connection begins with.
+/// The options of a client's connection.
 pub struct ConnectOptions {
     /// The server's address.
     pub remote: SocketAddr,
-    /// The local address, where known.
+    /// The local address, if known.
     pub local_ip: Option<IpAddr>,
-    /// The name the certificate has to be for.
+    /// The name that the server's certificate must be valid for.
     pub server_name: ServerName<'static>,
     /// TLS settings, from [`ClientCrypto`](crate::crypto::ClientCrypto).
     pub crypto: Arc<rustls::ClientConfig>,
-    /// Where NEW_TOKEN tokens are kept between connections.
+    /// Where NEW_TOKEN tokens are stored between connections; `None` = not at all.
     pub sessions: Option<Arc<ClientSessions>>,
 }
 
-/// What a server connection begins with: what its first datagram said.
+/// The options of a server's connection, from the client's first datagram.
 pub(crate) struct AcceptOptions {
     /// The client's address.
     pub remote: SocketAddr,
-    /// The local address the datagram came to, where known.
+    /// The local address that the datagram was sent to, if known.
     pub local_ip: Option<IpAddr>,
     /// Destination Connection ID of the client's first Initial.
     pub original_dcid: ConnectionId,
-    /// The keys that this Initial opened with; they rest on its Destination
-    /// Connection ID.
+    /// The keys that opened this Initial; they are derived from its Destination Connection
+    /// ID.
     pub initial_keys: Box<Keys>,
-    /// Source Connection ID of a Retry that led here.
+    /// Source Connection ID of the Retry that this attempt answers, if it does.
     pub retry_scid: Option<ConnectionId>,
     /// The client's Source Connection ID.
     pub scid: ConnectionId,
-    /// A token proved the client's address.
+    /// Whether a token validated the client's address.
     pub validated: bool,
-    /// A NEW_TOKEN token for the client.
+    /// The token to send to the client in NEW_TOKEN.
     pub new_token: Option<Vec<u8>>,
-    /// An address the client should move to (RFC 9000 §9.6).
+    /// The preferred address that the client should move to (RFC 9000 §9.6).
     pub preferred_address: Option<(
         Option<std::net::SocketAddrV4>,
         Option<std::net::SocketAddrV6>,
@@ -87,7 +87,7 @@ pub(crate) struct AcceptOptions {
     pub crypto: Arc<rustls::ServerConfig>,
 }
 
-/// What both roles have in common.
+/// The options of either role.
 pub(crate) struct CommonOptions {
     pub(crate) now: Instant,
     pub(crate) config: Arc<Config>,
@@ -254,8 +254,7 @@ impl Connection {
         this
     }
 
-    /// The Initial keys' connection ID that the endpoint routes until the
-    /// handshake is done.
+    /// Returns the connection ID that this end chose for the handshake.
     #[must_use]
     pub fn local_cid(&self) -> ConnectionId {
         self.tls.local_cid

@@ -1,4 +1,4 @@
-//! The way out: which path, how many datagrams, how large, and why no more.
+//! How a train is written: on which path, how many datagrams, how large, and why no more.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,18 +13,20 @@ use crate::path::ecn::Mark;
 use crate::stream::Sendability;
 use crate::wire::MIN_MTU;
 
-/// A train that [`Connection::transmit`](super::Connection::transmit) wrote into the caller's buffer.
+/// A train of datagrams that [`Connection::transmit`](super::Connection::transmit) wrote
+/// into the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where it goes.
+    /// The address to send to.
     pub remote: SocketAddr,
-    /// The local address to send from, if one is known.
+    /// The local address to send from, if known.
     pub local_ip: Option<IpAddr>,
-    /// The ECN mark of every datagram in it.
+    /// The ECN mark of every datagram.
     pub ecn: Mark,
-    /// Bytes written, over all datagrams.
+    /// Bytes written, the sum of all datagrams.
     pub len: usize,
-    /// Size of each datagram but the last; `None` if there is one datagram.
+    /// Size of each datagram except the last, which may be shorter; `None` if there is only
+    /// one.
     pub segment: Option<usize>,
 }
 
@@ -34,7 +36,8 @@ impl PacketWriter<'_> {
             .is_amplification_blocked(self.lifecycle.handshake)
     }
 
-    /// CONNECTION_CLOSE in every space whose keys the peer may have (RFC 9000 §10.2.3).
+    /// Writes CONNECTION_CLOSE in every space whose keys the peer may have (RFC 9000
+    /// §10.2.3).
     pub(super) fn write_close(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let id = self.network.paths.active_id();
         self.network.paths.active_mut().begin_train();
@@ -47,8 +50,8 @@ impl PacketWriter<'_> {
         self.finish_train(id, len, None)
     }
 
-    /// PATH_CHALLENGE and PATH_RESPONSE on paths other than the active one: a
-    /// datagram of its own each, never paced.
+    /// Writes PATH_CHALLENGE and PATH_RESPONSE for a path other than the active one, in a
+    /// datagram of its own that is not paced.
     pub(super) fn write_path_frames(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let path = self
             .network
@@ -68,9 +71,9 @@ impl PacketWriter<'_> {
         self.finish_train(id, len, None)
     }
 
-    /// A datagram larger than the path is known to carry (RFC 9000 §14.4). It goes
-    /// before the data: a sender that always has some would else never find room
-    /// for it, and send small datagrams for as long as the transfer lasts.
+    /// Writes a datagram larger than the path is known to carry (RFC 9000 §14.4). Probes go
+    /// before data: a sender that always has data would otherwise never have room for one,
+    /// and send small datagrams for as long as the transfer lasts.
     pub(super) fn write_mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         if self.lifecycle.handshake != HandshakeState::Confirmed {
             return None;
@@ -90,7 +93,7 @@ impl PacketWriter<'_> {
         self.finish_train(id, len, None)
     }
 
-    /// Whatever is due on the active path, in datagrams of one size.
+    /// Writes everything due on the active path, in datagrams of one size.
     pub(super) fn write_train(
         &mut self,
         buffer: &mut [u8],
@@ -133,7 +136,8 @@ impl PacketWriter<'_> {
         self.finish_train(id, written, segment)
     }
 
-    /// What may leave now: everything, or only what no window holds back.
+    /// Returns what may be sent now: as many bytes as window and pacer allow, or only what
+    /// they do not apply to.
     fn permit(&mut self, id: PathId) -> SendPermit {
         if self.network.paths.active().busy
             && self.network.active_recovery().in_flight() == 0
@@ -173,7 +177,7 @@ impl PacketWriter<'_> {
         })
     }
 
-    /// The one reason for not sending (spec of `Limit` for the order).
+    /// Returns the reason for not sending. [`Limit`] documents the order.
     pub(super) fn limit(&self) -> Limit {
         let blocked = self
             .timers
@@ -186,7 +190,8 @@ impl PacketWriter<'_> {
         });
         let wants_data =
             self.keys.sending_kind(Space::Data).is_some() && self.frames.has_pending_data();
-        // What little is left of the credit may not hold the next frame.
+        // What is left of the anti-amplification credit may be too little for the next
+        // frame.
         if self.network.paths.active().amplification.available() < u64::from(MIN_MTU) {
             return Limit::Amplification;
         }
@@ -203,7 +208,7 @@ impl PacketWriter<'_> {
     }
 }
 
-/// A size that may be more than memory has.
+/// Converts a size that may exceed the address space.
 fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
