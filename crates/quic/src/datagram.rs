@@ -48,9 +48,12 @@ pub enum SendDatagramError {
 impl fmt::Display for SendDatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unsupported => f.write_str("the peer does not accept datagrams"),
+            Self::Unsupported => f.write_str("the peer does not accept DATAGRAM frames"),
             Self::TooLarge { max } => {
-                write!(f, "datagram too large: at most {max} bytes fit now")
+                write!(
+                    f,
+                    "datagram too large: at most {max} bytes fit into a packet now"
+                )
             }
             Self::Full => f.write_str("the queue of outgoing datagrams is full"),
         }

@@ -52,7 +52,7 @@ impl Connection {
         self.undecryptable = Default::default();
         self.network.recovery.abandon();
         self.outcome = Reusable::default();
-        self.tls.free();
+        self.tls.drop_session();
         self.reports
             .events
             .retain(|event| matches!(event, Event::Closed(_)));

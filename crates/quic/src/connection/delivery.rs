@@ -1,4 +1,4 @@
-//! What acknowledgements, losses and probe timeouts mean for the packets sent.
+//! Handles acknowledgements, losses and probe timeouts of sent packets.
 
 use clearway_recovery::{Outcome, Recovery, Space};
 
@@ -17,11 +17,11 @@ use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
 
 impl Network {
-    /// An ACK frame arrived in `packet`; answers whether it brought something new.
+    /// Handles an ACK frame in `packet`. Returns whether it acknowledged anything new.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if it acknowledges what was never sent, KEY_UPDATE_ERROR if it
-    /// came under older keys than what it acknowledges.
+    /// PROTOCOL_VIOLATION if it acknowledges a packet that was never sent, KEY_UPDATE_ERROR
+    /// if it arrived under older keys than a packet that it acknowledges.
     pub(super) fn on_ack(
         &mut self,
         cx: &mut Context<'_>,
@@ -30,8 +30,8 @@ impl Network {
         ack: &Ack<'_>,
     ) -> Result<bool, TransportError> {
         let space = space_of(packet.kind);
-        // What the packet waited here for its keys is not the path's either
-        // (RFC 9002 §5.3).
+        // Time that the packet waited here for its keys is not part of the RTT either (RFC
+        // 9002 §5.3).
         let delay = PeerParameters::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
         let before = self.recovery.largest_acked(space);
         self.recovery
@@ -52,7 +52,7 @@ impl Network {
         Ok(news)
     }
 
-    /// Serves the timer of loss recovery; false if it was not due.
+    /// Handles the loss recovery timer, which is due.
     pub(super) fn on_recovery_timeout(
         &mut self,
         cx: &mut Context<'_>,
@@ -64,8 +64,8 @@ impl Network {
         self.apply(cx, outcome);
     }
 
-    /// Has recovery give packets up, and sends anew what they carried. That they
-    /// are gone says nothing of the path.
+    /// Has recovery give packets up, and retransmits their contents. This is not a sign of
+    /// congestion.
     pub(super) fn abandon_packets(
         &mut self,
         cx: &mut Context<'_>,
@@ -83,8 +83,8 @@ impl Network {
         outcome.clear();
     }
 
-    /// The server refused 0-RTT: its packets are gone, and their frames with them
-    /// (RFC 9001 §4.6.2).
+    /// Discards 0-RTT packets and their frames, because the server rejected 0-RTT (RFC 9001
+    /// §4.6.2).
     pub(super) fn discard_zero_rtt_packets(
         &mut self,
         cx: &mut Context<'_>,
@@ -97,12 +97,12 @@ impl Network {
         outcome.clear();
     }
 
-    /// Applies what recovery found and empties it.
+    /// Applies the results of recovery and clears them.
     pub(super) fn apply(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<SentFrames>) {
         let now = cx.now;
         for acked in outcome.acked.drain(..) {
             if let Some(path) = self.paths.get_mut(acked.path) {
-                // Larger than in use: only a probe was.
+                // A packet larger than the current MTU was a probe.
                 let change = if acked.size > path.mtu.current() {
                     path.mtu.on_probe_acked(now, acked.size)
                 } else {
@@ -142,7 +142,8 @@ impl Network {
         self.on_window_change(cx);
     }
 
-    /// Buffers and the peer's ACKs follow the window; traces see the new figures.
+    /// Adapts send buffers and the peer's ACK frequency to the window, and traces the new
+    /// metrics.
     fn on_window_change(&mut self, cx: &mut Context<'_>) {
         let path = self.active_recovery();
         cx.frames.streams.set_send_window_hint(path.window());
@@ -160,8 +161,8 @@ impl Network {
         self.trace(cx.now, cx.reports);
     }
 
-    /// Validates ECN on the path of the newest acknowledged packet, and tells
-    /// the controller of new CE marks (RFC 9000 §13.4.2.1).
+    /// Validates ECN on the path of the newest acknowledged packet, and informs the
+    /// controller of new CE marks (RFC 9000 §13.4.2.1).
     fn check_ecn(
         &mut self,
         cx: &mut Context<'_>,
@@ -180,8 +181,8 @@ impl Network {
             ect1: ecn.ect1,
             ce: ecn.ce,
         });
-        // All paths of a connection have the same controller, so the same mark.
-        let report = path.ecn.report(counts, outcome.newly_acked.ect);
+        // All paths of a connection have the same controller, and so the same mark.
+        let report = path.ecn.ack_data(counts, outcome.newly_acked.ect);
         let space = cx.frames.spaces.get_mut(space);
         let increase = path.ecn.on_ack(&mut space.ecn, &report);
         if increase > 0 {
@@ -191,7 +192,7 @@ impl Network {
         }
     }
 
-    /// The probe timer fired: two ack-eliciting packets, carrying what is most
+    /// Handles a probe timeout: two ack-eliciting packets are due, with the data most
     /// likely missing (RFC 9002 §6.2.4).
     fn on_pto(&mut self, cx: &mut Context<'_>, space: Space) {
         let now = cx.now;

@@ -60,7 +60,7 @@ impl fmt::Display for UpdateKeysError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::HandshakeNotConfirmed => "the handshake is not confirmed yet",
-            Self::TooSoon => "the last key update is not acknowledged yet",
+            Self::TooSoon => "the previous key update has not been acknowledged yet",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Which frames go into a packet, in which order.
+//! Which frames are written into a packet, and in which order.
 
 use clearway_recovery::Space;
 
@@ -9,8 +9,8 @@ use crate::cid::id::MAX_CID_LEN;
 use crate::wire::frame::{ack, data};
 use crate::wire::{Frame, PacketKind, Writer};
 
-/// A packet with nothing but ACKs asks for an acknowledgement once in so many,
-/// so that the peer's ranges can be forgotten (RFC 9000 §13.2.4).
+/// After this many packets with nothing but ACKs, a PING is added to one, so that the
+/// peer's acknowledgement lets old ranges be forgotten (RFC 9000 §13.2.4).
 const PING_AMONG_ACKS: u32 = 32;
 
 /// Type and eight bytes.
@@ -61,8 +61,8 @@ impl PacketWriter<'_> {
                 self.fill_data(draft, w);
             }
         }
-        // While something else asks for one, its ACK does as well: a peer that
-        // acknowledges nothing is not asked again and again.
+        // Not while another ack-eliciting packet is unacknowledged, whose ACK serves as
+        // well: a peer that acknowledges nothing is not asked again and again.
         let lonely = w.written() > 0
             && self.frames.spaces.get_mut(draft.space).since_eliciting >= PING_AMONG_ACKS
             && !self.network.recovery.has_unacked(draft.space);
@@ -79,9 +79,9 @@ impl PacketWriter<'_> {
     fn fill_ack(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         let exponent = self.tls.ack_delay_exponent;
         let state = self.frames.spaces.get_mut(draft.space);
-        // Whoever asks whether it is heard says again what it heard: the ACKs that said
-        // so are never repeated, and may be what got lost. Not in a handshake: its peer
-        // may lack a first RTT sample, and would take the wait for the path's.
+        // A probe or PING repeats the acknowledgements, since earlier ACK frames are never
+        // retransmitted and may have been lost. Not during the handshake: the peer may lack
+        // a first RTT sample, and would mistake the delay for the path's.
         let asks = draft.space == Space::Data && (state.probes > 0 || state.ping);
         if !state.ack.is_wanted() && !asks {
             return;

@@ -1,4 +1,4 @@
-//! What each frame of the peer does.
+//! Handles each frame of the peer.
 
 use bytes::Bytes;
 use clearway_recovery::Space;
@@ -17,8 +17,8 @@ use crate::wire::Frame;
 use crate::wire::frame::Ack;
 
 impl Connection {
-    /// Acts on one frame. Every frame type has its arm: a new one does not
-    /// compile until somebody decides what it does.
+    /// Handles a frame. The match is exhaustive, so a new frame type does not compile until
+    /// it is handled here.
     pub(super) fn on_frame(
         &mut self,
         now: Instant,
@@ -180,10 +180,10 @@ impl Connection {
         self.charge(now, work::cost_of_ranges(ack.range_count()))
     }
 
-    /// Charges work that the peer asked for without progress.
+    /// Charges work that the peer caused without progress.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if the budget is empty.
+    /// PROTOCOL_VIOLATION if the budget is exhausted.
     #[inline]
     pub(super) fn charge(&mut self, now: Instant, units: u32) -> Result<(), TransportError> {
         if units == 0 {
@@ -194,7 +194,7 @@ impl Connection {
             bytes_received: self.reports.counters.bytes_received,
         };
         self.work
-            .pay(now, units, self.config.unproductive_work, useful)
+            .charge_or_refill(now, units, self.config.unproductive_work, useful)
     }
 
     fn on_handshake_done(&mut self, now: Instant) {

@@ -23,7 +23,7 @@ use crate::{Instant, Role};
 const MISSING_EXTENSION: u8 = 109;
 
 impl Connection {
-    /// A CRYPTO frame arrived.
+    /// Handles a CRYPTO frame.
     pub(super) fn on_crypto(
         &mut self,
         now: Instant,
@@ -40,7 +40,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves bytes and keys out of TLS, and the handshake on.
+    /// Takes bytes and keys from TLS, and advances the handshake.
     pub(super) fn drive_tls(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.session.is_none() {
             return Ok(());
@@ -59,7 +59,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A server can open 0-RTT packets once the ClientHello has been read.
+    /// Installs a server's 0-RTT keys, which exist once TLS has read the ClientHello.
     fn install_zero_rtt_keys(&mut self) {
         if self.role == Role::Server
             && self.lifecycle.handshake == HandshakeState::Running
@@ -70,8 +70,8 @@ impl Connection {
         }
     }
 
-    /// Applies what a client remembers of the server, so that it can write
-    /// before the handshake (RFC 9000 §7.4.1).
+    /// Applies the server's transport parameters that a client remembers, so that it can
+    /// write before the handshake (RFC 9000 §7.4.1).
     pub(super) fn start_zero_rtt(&mut self) {
         let Some(session) = &self.tls.session else {
             return;
@@ -91,7 +91,7 @@ impl Connection {
         self.tls.remembered = Some(Box::new(remembered));
     }
 
-    /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
+    /// Applies the peer's transport parameters once TLS has them (RFC 9000 §7.4).
     fn apply_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
         let Some(peer) = self.tls.take_peer_parameters(self.role)? else {
             return Ok(());
@@ -125,7 +125,7 @@ impl Connection {
         Ok(())
     }
 
-    /// TLS has finished here (RFC 9001 §4.1.1).
+    /// Handles the completion of the TLS handshake (RFC 9001 §4.1.1).
     fn complete_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.peer.is_none() {
             return Err(TransportError::new(
@@ -148,7 +148,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The server took our 0-RTT data, or it did not.
+    /// Ends 0-RTT: the server accepted or rejected it.
     fn finish_zero_rtt(&mut self, now: Instant) {
         if self.keys.zero_rtt.is_none() {
             return;
@@ -159,13 +159,13 @@ impl Connection {
             self.keys.zero_rtt_until = Some(now + late);
             return;
         }
-        let accepted = self.tls.takes_early_data();
+        let accepted = self.tls.accepts_early_data();
         self.tls.zero_rtt_accepted = Some(accepted);
         self.keys.discard_zero_rtt();
         if accepted {
             return;
         }
-        // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
+        // RFC 9001 §4.6.2: everything that depended on 0-RTT starts again.
         let (network, mut cx, outcome) = self.network_parts(now);
         network.discard_zero_rtt_packets(&mut cx, outcome);
         self.frames.streams.on_zero_rtt_rejected();
@@ -175,7 +175,7 @@ impl Connection {
         self.reports.events.push_back(Event::ZeroRttRejected);
     }
 
-    /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
+    /// Handles the confirmation of the handshake (RFC 9001 §4.1.2).
     pub(super) fn confirm_handshake(&mut self, now: Instant) {
         self.lifecycle.handshake = HandshakeState::Confirmed;
         self.reports
@@ -191,16 +191,16 @@ impl Connection {
             .push_back(EndpointEvent::HandshakeDone);
         self.reports.events.push_back(Event::Confirmed);
         match self.role {
-            // It still takes tickets in.
+            // A client's TLS session still receives tickets.
             Role::Client => {
                 let (network, mut cx, outcome) = self.network_parts(now);
                 network.move_to_preferred_address(&mut cx, outcome);
             }
-            Role::Server => self.tls.free(),
+            Role::Server => self.tls.drop_session(),
         }
     }
 
-    /// The peer's transport parameters are in force.
+    /// Traces the peer's transport parameters.
     fn trace_peer_parameters(&mut self, now: Instant) {
         if self.reports.trace.is_enabled()
             && let Some(parameters) = &self.tls.peer_parameters(self.role)
@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// The application protocol is chosen, and the handshake is complete.
+    /// Traces the completion of the handshake and the application protocol.
     fn trace_complete(&mut self, now: Instant) {
         self.reports
             .state_changed(now, ConnectionState::HandshakeComplete);
@@ -220,8 +220,8 @@ impl Connection {
         }
     }
 
-    /// Drops the keys of the Initial or the Handshake space and everything that waited in
-    /// it (RFC 9001 §4.9).
+    /// Discards the keys of the Initial or the Handshake space and everything queued in it
+    /// (RFC 9001 §4.9).
     pub(super) fn discard_keys(&mut self, now: Instant, space: Space) {
         let (keys, frames) = (&mut self.keys, &mut self.frames);
         self.network
@@ -233,9 +233,10 @@ impl Connection {
         self.network.update_pto_context(now, progress);
     }
 
-    /// The server's first packet bounds the round trip, even if the ACK of
-    /// ours was lost: it can't have come sooner. Not a sample, but a better
-    /// guess than 333 ms, which after a loss cost a second (RFC 9002 §6.2.2).
+    /// Lowers the initial RTT to the time until the server's first packet, which is at
+    /// least a round trip after ours, even if the ACK was lost. It is not a sample, but a
+    /// better estimate than 333 ms, which after a loss would cost a second (RFC 9002
+    /// §6.2.2).
     pub(super) fn bound_initial_rtt(&mut self, now: Instant) {
         let waited = now - self.network.recovery.limits().started();
         if self.tls.peer_cid.is_none() && waited < self.network.active_recovery().rtt().smoothed() {
@@ -245,8 +246,7 @@ impl Connection {
         }
     }
 
-    /// The server's first Initial names the connection ID it wants
-    /// (RFC 9000 §7.2).
+    /// Adopts the connection ID from the server's first Initial packet (RFC 9000 §7.2).
     pub(super) fn on_server_cid(&mut self, scid: ConnectionId) {
         if self.tls.peer_cid.is_none() {
             self.tls.peer_cid = Some(scid);
@@ -254,7 +254,8 @@ impl Connection {
         }
     }
 
-    /// A Retry: start again with its token and connection ID (RFC 9000 §17.2.5).
+    /// Handles a Retry packet: starts again with its token and connection ID (RFC 9000
+    /// §17.2.5).
     pub(super) fn on_retry(
         &mut self,
         now: Instant,
@@ -269,8 +270,8 @@ impl Connection {
         {
             return Err(DropReason::Unexpected);
         }
-        // The integrity key is public: anyone who saw our Initial can send any
-        // token, and no Initial could carry it.
+        // The integrity key is public, so anyone who saw our Initial packet can send any
+        // token, also one that does not fit into an Initial packet.
         if token.len() > MAX_TOKEN_LEN {
             self.reports.counters.oversized_tokens.count_one();
             return Err(DropReason::Overload);
@@ -291,7 +292,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The server speaks other versions (RFC 9000 §6.2).
+    /// Handles a Version Negotiation packet (RFC 9000 §6.2).
     pub(super) fn on_version_negotiation(
         &mut self,
         now: Instant,
@@ -299,8 +300,8 @@ impl Connection {
         packet: &[u8],
         versions: &[u8],
     ) -> Result<(), DropReason> {
-        // RFC 8999 §6: it repeats both connection IDs, which shows that its
-        // sender saw our packet.
+        // RFC 8999 §6: it repeats both connection IDs, which shows that its sender saw our
+        // packet.
         let echoes = *header.dcid.of(packet) == *self.tls.local_cid
             && *header.scid.of(packet) == *self.tls.original_dcid;
         let mut offered = Reader::new(versions);

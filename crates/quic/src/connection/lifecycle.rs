@@ -1,5 +1,5 @@
-//! How far the handshake is, whether packets flow, and why they no longer do
-//! (RFC 9000 §10, RFC 9001 §4.1).
+//! The lifecycle of a connection: handshake, open, closing, draining, and the reason of the
+//! end (RFC 9000 §10, RFC 9001 §4.1).
 
 use super::events::{EndpointEvent, Event};
 use super::reports::Reports;
@@ -8,12 +8,12 @@ use crate::Instant;
 use crate::event::{ConnectionState, TraceEvent};
 use crate::wire::{PacketKind, Writer, frame};
 
-/// A connection's way from the first packet to the last.
+/// The lifecycle of a connection.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     pub(super) handshake: HandshakeState,
     pub(super) state: LifecycleState,
-    /// Why it ended.
+    /// Why the connection ended.
     pub(super) error: Option<Box<ConnectionError>>,
 }
 
@@ -26,13 +26,13 @@ impl Lifecycle {
         }
     }
 
-    /// Whether packets flow.
+    /// Returns whether packets are sent and received.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.state.is_open()
     }
 
-    /// Says CONNECTION_CLOSE until `until` (RFC 9000 §10.2.1).
+    /// Enters the closing state until `until` (RFC 9000 §10.2.1).
     pub(super) fn close(
         &mut self,
         now: Instant,
@@ -46,8 +46,8 @@ impl Lifecycle {
         reports.state_changed(now, ConnectionState::Closing);
     }
 
-    /// The peer closed or reset: says nothing more, and is over at `until`
-    /// (RFC 9000 §10.2.2).
+    /// Enters the draining state until `until`, because the peer closed or reset the
+    /// connection (RFC 9000 §10.2.2).
     pub(super) fn drain(
         &mut self,
         now: Instant,
@@ -60,7 +60,8 @@ impl Lifecycle {
         reports.state_changed(now, ConnectionState::Draining);
     }
 
-    /// Ends without a word: nobody is there, or nobody would understand.
+    /// Ends the connection without CONNECTION_CLOSE, when the peer is gone or would not
+    /// understand it.
     pub(super) fn end_silently(
         &mut self,
         now: Instant,
@@ -71,7 +72,7 @@ impl Lifecycle {
         self.on_drained(now, reports);
     }
 
-    /// Nothing of it is on its way any more.
+    /// Ends the closing or draining state.
     pub(super) fn on_drained(&mut self, now: Instant, reports: &mut Reports) {
         if self.state.advance(LifecycleState::Drained) {
             reports.endpoint_events.push_back(EndpointEvent::Drained);
@@ -79,7 +80,7 @@ impl Lifecycle {
         }
     }
 
-    /// The application hears why, once.
+    /// Reports the reason of the end to the application, once.
     fn end(&mut self, now: Instant, error: ConnectionError, reports: &mut Reports) {
         if self.error.is_none() {
             let error = self.error.insert(Box::new(error));
@@ -90,15 +91,15 @@ impl Lifecycle {
         }
     }
 
-    /// While closing, a packet may be the peer's own CONNECTION_CLOSE; any other is
-    /// answered with ours at a limited rate.
+    /// Handles a datagram in the closing state, which is answered with CONNECTION_CLOSE at
+    /// a limited rate.
     pub(super) fn on_datagram_while_closing(&mut self) {
         if let LifecycleState::Closing(closing) = &mut self.state {
             closing.on_packet();
         }
     }
 
-    /// Whether CONNECTION_CLOSE is due, taken as sent.
+    /// Returns whether CONNECTION_CLOSE is due, and records it as sent.
     pub(super) fn take_close_due(&mut self) -> bool {
         match &mut self.state {
             LifecycleState::Closing(closing) => core::mem::take(&mut closing.due),
@@ -108,8 +109,8 @@ impl Lifecycle {
         }
     }
 
-    /// Whether CONNECTION_CLOSE goes into a packet of this type: before the handshake is
-    /// confirmed the peer may lack the newest keys (RFC 9000 §10.2.3).
+    /// Returns whether CONNECTION_CLOSE is sent in packets of this type. Before the
+    /// handshake is confirmed, the peer may lack the newest keys (RFC 9000 §10.2.3).
     pub(super) fn sends_close_in(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::ZeroRtt => false,
@@ -120,8 +121,8 @@ impl Lifecycle {
         }
     }
 
-    /// Writes CONNECTION_CLOSE. A frame that finds no room is left out: the peer will
-    /// hear the next one, or time out.
+    /// Writes CONNECTION_CLOSE. A frame that does not fit is omitted; the peer gets the
+    /// next one, or times out.
     pub(super) fn fill_close(&self, kind: PacketKind, w: &mut Writer<'_>) {
         let LifecycleState::Closing(closing) = &self.state else {
             return;

@@ -140,7 +140,7 @@ impl Connection {
             + events
             + endpoint
             + closing
-            + self.lifecycle.error.as_deref().map_or(0, words)
+            + self.lifecycle.error.as_deref().map_or(0, reason_len)
             + self
                 .outcome
                 .get()
@@ -150,7 +150,7 @@ impl Connection {
 
 fn event(event: &Event) -> usize {
     match event {
-        Event::Closed(error) => words(error),
+        Event::Closed(error) => reason_len(error),
         Event::Connected
         | Event::Confirmed
         | Event::Stream(_)
@@ -170,7 +170,7 @@ fn endpoint_event(event: &EndpointEvent) -> usize {
     }
 }
 
-fn words(error: &ConnectionError) -> usize {
+fn reason_len(error: &ConnectionError) -> usize {
     match error {
         ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
             error.reason.len()

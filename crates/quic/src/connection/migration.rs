@@ -1,12 +1,12 @@
-//! What follows when paths come, go, and carry data (RFC 9000 §8.2, §9).
+//! Migration and path validation (RFC 9000 §8.2, §9).
 //!
 //! Every event of a path has a method here: datagrams, PATH_CHALLENGE, PATH_RESPONSE,
-//! timers, the client's own moves. Each asks [`Paths`](crate::path::paths::Paths) what the
-//! event means, and `apply_effects` has loss recovery, connection IDs, events and traces follow
-//! the [`Effect`]s. The table of what happens when is in [`crate::path::paths`].
+//! timers, the client's own moves. Each asks [`Paths`](crate::path::paths::Paths) for the
+//! [`Effect`]s of the event, and `apply_effects` applies them to loss recovery, connection
+//! IDs, events and traces. The table of events and effects is in [`crate::path::paths`].
 //!
-//! Which path is active is a fact of `Paths`. Loss recovery, which is usable without this
-//! crate and has timers that depend on it, is told in `Network::activate_path` and nowhere else.
+//! `Paths` owns which path is active. Loss recovery, which can be used without this crate
+//! and whose timers depend on it, is told in `Network::activate_path` and nowhere else.
 
 #![cfg_attr(
     not(test),
@@ -37,30 +37,32 @@ use crate::path::{Addresses, scope};
 use crate::wire::MIN_MTU;
 use crate::{Instant, Role};
 
-/// Memory for what recovery hands back.
+/// Reusable memory for the results of recovery.
 type ReusableOutcome = Reusable<Outcome<SentFrames>>;
 
-/// A migration that can't be done now.
+/// The reason why a client cannot migrate now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MigrateError {
-    /// Only clients migrate (RFC 9000 §9).
+    /// Only clients can migrate (RFC 9000 §9).
     NotClient,
-    /// Not before the handshake is confirmed (RFC 9000 §9).
+    /// The handshake is not confirmed yet (RFC 9000 §9).
     HandshakeNotConfirmed,
-    /// The peer forbade it (`disable_active_migration`).
+    /// The server disabled migration (`disable_active_migration`).
     Forbidden,
-    /// The peer has issued no connection ID to spare.
+    /// The server has not issued an unused connection ID.
     NoConnectionId,
 }
 
 impl core::fmt::Display for MigrateError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::NotClient => "only the client migrates",
+            Self::NotClient => "a server cannot migrate: only clients can",
             Self::HandshakeNotConfirmed => "the handshake is not confirmed yet",
-            Self::Forbidden => "the server forbids migration",
-            Self::NoConnectionId => "the server has issued no spare connection ID",
+            Self::Forbidden => "the server disabled migration (disable_active_migration)",
+            Self::NoConnectionId => {
+                "the server has not issued an unused connection ID for another path"
+            }
         })
     }
 }
@@ -77,7 +79,7 @@ impl From<MoveError> for MigrateError {
 }
 
 impl Network {
-    /// The client moves to another of its addresses at once (RFC 9000 §9.2).
+    /// Moves the client to another of its addresses at once (RFC 9000 §9.2).
     pub(super) fn migrate(
         &mut self,
         cx: &mut Context<'_>,
@@ -90,7 +92,7 @@ impl Network {
         Ok(())
     }
 
-    /// The client probes the path from another of its addresses, to go there once the
+    /// Validates the path from another of the client's addresses, to move there once the
     /// server has answered (RFC 9000 §9.1).
     pub(super) fn probe(
         &mut self,
@@ -129,7 +131,7 @@ impl Network {
         Ok(())
     }
 
-    /// Probes the address that the server prefers, to go there once it answers
+    /// Validates the path to the server's preferred address, to move there once it answers
     /// (RFC 9000 §9.6).
     pub(super) fn move_to_preferred_address(
         &mut self,
@@ -145,20 +147,20 @@ impl Network {
             && cx.frames.remote_cids.can_assign()
         {
             let local_ip = None;
-            // A refusal leaves the connection where it is, which always works.
+            // If this fails, the connection stays on its path, which always works.
             let _ = self.join(cx, outcome, Addresses { remote, local_ip });
         }
     }
 
-    /// Whether a datagram comes from where the peer can't be. `allow_migration` tells
-    /// whether the peer may move at all.
+    /// Returns whether a datagram comes from an address that the peer may not use.
+    /// `allow_migration`: whether the peer may migrate at all.
     pub(super) fn is_unexpected_source(
         &self,
         from: &RecvMeta,
         progress: HandshakeProgress,
         allow_migration: bool,
     ) -> bool {
-        // The local address may not be known yet, hence only the remote counts.
+        // The local address may not be known yet, so only the remote address counts.
         if self.paths.iter().any(|path| path.remote == from.remote) {
             return false;
         }
@@ -170,8 +172,9 @@ impl Network {
             || !scope::is_allowed_client_address(self.paths.active().remote, from.remote)
     }
 
-    /// A datagram of `len` bytes is credited to its path before anything in it
-    /// authenticates. `now` and `progress` are for the timers that waited for credit.
+    /// Counts a datagram of `len` bytes towards the anti-amplification limit of its path,
+    /// before anything in it is authenticated. `now` and `progress` are for timers that
+    /// waited for credit.
     #[inline]
     pub(super) fn credit_received(
         &mut self,
@@ -187,8 +190,8 @@ impl Network {
         }
     }
 
-    /// A packet with more than probing frames was processed: a server follows its client
-    /// (RFC 9000 §9.3).
+    /// Handles a packet with a non-probing frame: a server follows its client (RFC 9000
+    /// §9.3).
     pub(super) fn on_non_probing(
         &mut self,
         cx: &mut Context<'_>,
@@ -203,7 +206,7 @@ impl Network {
         self.apply_effects(cx, outcome, effects);
     }
 
-    /// PATH_CHALLENGE arrived.
+    /// Handles PATH_CHALLENGE.
     pub(super) fn on_path_challenge(
         &mut self,
         cx: &mut Context<'_>,
@@ -217,7 +220,7 @@ impl Network {
         self.apply_effects(cx, outcome, effects);
     }
 
-    /// PATH_RESPONSE arrived.
+    /// Handles PATH_RESPONSE.
     pub(super) fn on_path_response(
         &mut self,
         cx: &mut Context<'_>,
@@ -226,23 +229,23 @@ impl Network {
     ) {
         let effects = self.paths.on_response(cx.now, self.pto(), data);
         self.apply_effects(cx, outcome, effects);
-        // The address may be validated without further effect.
+        // The address may have been validated without another effect.
         self.update_pto_context(cx.now, cx.progress());
     }
 
-    /// Whether a timer of a path is due.
+    /// Returns whether a timer of a path is due.
     pub(super) fn is_path_timer_due(&self, now: Instant) -> bool {
         let due = self.paths.next_timeout(|_| true);
         due.is_some_and(|at| now >= at)
     }
 
-    /// A timer of a path was due: a challenge is to be repeated, or its time is over.
+    /// Handles a path timer: a challenge is due again, or a validation fails.
     pub(super) fn on_path_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut ReusableOutcome) {
         let effects = self.paths.on_timeout(cx.now);
         self.apply_effects(cx, outcome, effects);
     }
 
-    /// Has everything else that knows of paths follow `effects`.
+    /// Applies `effects` to everything else that knows the paths.
     #[inline]
     fn apply_effects(
         &mut self,
@@ -268,8 +271,8 @@ impl Network {
             match effect {
                 Effect::Added { id, remote } => {
                     self.add_recovery(cx, id);
-                    // RFC 9000 §9.5: a connection ID of its own for each path. Without
-                    // one to spare we are silent there until the peer issues more.
+                    // RFC 9000 §9.5: each path has its own connection ID. Without an unused
+                    // one, nothing is sent on the path until the peer issues more.
                     let _ = cx.frames.remote_cids.assign(id);
                     let trace = &mut cx.reports.trace;
                     trace.migration(now, MigrationState::ProbingStarted, remote);
@@ -285,14 +288,14 @@ impl Network {
                     cx.reports.counters.unanswered_challenges.count_one();
                 }
                 Effect::Removed { id, remote, reason } => {
-                    self.remove_path(cx, outcome, id, remote, reason)
+                    self.remove_path(cx, outcome, id, remote, reason);
                 }
             }
         }
         self.update_pto_context(now, cx.progress());
     }
 
-    /// A controller for a new path.
+    /// Adds loss recovery and a congestion controller for a new path.
     fn add_recovery(&mut self, cx: &mut Context<'_>, id: PathId) {
         let mds = self.paths.get(id).map(|path| path.mtu.current());
         let mds = u64::from(mds.unwrap_or(MIN_MTU));
@@ -323,7 +326,7 @@ impl Network {
         cx.frames.remote_cids.release(id);
     }
 
-    /// Data goes to path `id` from now on.
+    /// Makes path `id` the active one for loss recovery, connection IDs, events and traces.
     fn activate_path(&mut self, cx: &mut Context<'_>, id: PathId, remote: SocketAddr) {
         let now = cx.now;
         cx.frames.remote_cids.set_active(id);

@@ -8,33 +8,33 @@
 //! timers:    one next_timeout(), one handle_timeout(now)
 //! ```
 //!
-//! A [`Connection`] is put together of parts. Each part is in a file of its own, with
-//! methods that borrow what they need and know nothing of the connection:
+//! A [`Connection`] is composed of parts. Each part has its own file, with methods that
+//! borrow what they need and do not know the connection:
 //!
 //! | part | file | what it owns |
 //! |---|---|---|
-//! | `Lifecycle` | `lifecycle`, `state` | how far the handshake is, how the connection ends |
-//! | `Tls` | `tls`, `peer_parameters`, `parameters` | TLS, and what the handshake agreed on |
-//! | `Keyring` | `keyring` | keys: what opens and seals packets |
+//! | `Lifecycle` | `lifecycle`, `state` | handshake state, and how the connection ends |
+//! | `Tls` | `tls`, `peer_parameters`, `parameters` | the TLS session, and what the handshake agreed on |
+//! | `Keyring` | `keyring` | the keys that open and seal packets |
 //! | `Network` | `network` | paths and loss recovery |
-//! | | `migration` | what follows when paths come, go, answer, carry data |
-//! | | `delivery` | what acknowledgements, losses and probe timeouts mean |
-//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `ack_frequency` | what frames carry |
-//! | `PacketWriter` | `train`, `packet`, `fill`, `skipped_numbers` | the way out (borrows all of the above for a train) |
+//! | | `migration` | events of paths: migration and validation |
+//! | | `delivery` | acknowledgements, losses and probe timeouts |
+//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `ack_frequency` | the state behind frames: streams, CRYPTO, connection IDs, control frames |
+//! | `PacketWriter` | `train`, `packet`, `fill`, `skipped_numbers` | writing packets (borrows all of the above for a train) |
 //! | `Timers` | `timers`, `silence_timer` | deadlines that no other part owns |
-//! | `Reports` | `reports`, `trace`, `counters`, `events` | what others hear |
-//! | `WorkBudget` | `work` | how much work a peer may ask for without progress |
-//! | `UndecryptablePackets` | `undecryptable` | packets that came before their keys |
+//! | `Reports` | `reports`, `trace`, `counters`, `events` | events, counters, traces |
+//! | `WorkBudget` | `work` | how much work a peer may cause without progress |
+//! | `UndecryptablePackets` | `undecryptable` | packets that arrived before their keys |
 //!
-//! The rest puts them together:
+//! The other files combine them:
 //!
-//! | file | what happens in it |
+//! | file | contents |
 //! |---|---|
-//! | `setup` | a connection begins |
-//! | `receive`, `frames` | the way in, and which part each frame goes to |
+//! | `setup` | how a connection is created |
+//! | `receive`, `frames` | the receive path, and the part that handles each frame |
 //! | `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
-//! | `transmit`, `timeouts`, `close`, `rest` | the other calls from outside |
-//! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | what callers ask and are told |
+//! | `transmit`, `timeouts`, `close`, `rest` | sending, timers, closing, releasing memory |
+//! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | the rest of the public methods |
 
 mod ack_frequency;
 mod api;
@@ -120,13 +120,13 @@ use crate::cid::local::RoutingChange;
 use crate::crypto::ResetKey;
 use crate::rng::Rng;
 
-/// A QUIC connection, either role, sans-I/O.
+/// A QUIC connection, client or server. Performs no I/O.
 ///
-/// Drive it so: feed datagrams to [`receive`](Self::receive); call
-/// [`transmit`](Self::transmit) until it answers `None`; call
-/// [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout);
+/// To drive it, pass datagrams to [`receive`](Self::receive), call
+/// [`transmit`](Self::transmit) until it returns `None`, call
+/// [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), and
 /// drain [`poll_event`](Self::poll_event) and
-/// [`poll_endpoint_event`](Self::poll_endpoint_event) after each.
+/// [`poll_endpoint_event`](Self::poll_endpoint_event) after each of these.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
@@ -137,18 +137,18 @@ pub struct Connection {
     keys: Keyring,
     network: Network,
     frames: FrameOwners,
-    /// Reused for every ACK and timer, so that neither allocates.
+    /// Reused for every ACK and timer, so that they do not allocate.
     outcome: Reusable<Outcome<SentFrames>>,
     skipped_numbers: SkippedNumbers,
     timers: Timers,
     reports: Reports,
-    /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
+    /// Packets whose keys are not available yet, bounded (RFC 9001 §5.7).
     undecryptable: UndecryptablePackets,
-    /// What frames without progress may still cost.
+    /// The budget for frames without progress.
     work: WorkBudget,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
-    /// It has given back its memory, and nobody was told.
+    /// It has released memory, and `take_rested` has not reported it yet.
     rested: bool,
     last_activity: Instant,
     /// Destination Connection ID of the packet being processed.
@@ -156,7 +156,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Which end this is.
+    /// Returns which end this is.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
@@ -174,8 +174,8 @@ impl Connection {
         }
     }
 
-    /// The network, what its events may concern besides, and memory for what recovery
-    /// finds.
+    /// Borrows the network, the other parts that its events concern, and memory for the
+    /// results of recovery.
     #[inline]
     fn network_parts(
         &mut self,
@@ -199,8 +199,8 @@ impl Connection {
         (&mut self.network, context, &mut self.outcome)
     }
 
-    /// Keeps the peer supplied with connection IDs, and the endpoint's routes
-    /// true (RFC 9000 §5.1.1).
+    /// Keeps the peer supplied with connection IDs (RFC 9000 §5.1.1), and the endpoint's
+    /// routes up to date.
     fn issue_cids(&mut self) {
         if self.lifecycle.handshake != HandshakeState::Running {
             let Self {
@@ -223,7 +223,7 @@ impl Connection {
         }
     }
 
-    /// What the endpoint has to do, until there is nothing.
+    /// Returns the next event for the endpoint, or `None` when there is none left.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
         self.reports
             .endpoint_events
@@ -231,7 +231,7 @@ impl Connection {
             .or_else(|| self.new_reset_tokens())
     }
 
-    /// The peer's tokens, if they are not those that the endpoint knows.
+    /// Returns the peer's reset tokens if they changed since the endpoint was last told.
     fn new_reset_tokens(&mut self) -> Option<EndpointEvent> {
         if !self.frames.remote_cids.take_tokens_changed() || self.is_drained() {
             return None;

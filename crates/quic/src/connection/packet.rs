@@ -1,5 +1,5 @@
-//! Writing one datagram: which spaces go into it, headers, padding, sealing,
-//! the entry in the ledger.
+//! Writing a datagram: its packets, headers, padding, sealing, and their entries in the
+//! ledger.
 
 #[cfg(feature = "testing")]
 mod forge;
@@ -31,20 +31,20 @@ use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
 use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber, Writer};
 use crate::{Instant, Role};
 
-/// Bytes that packet number and payload have together at least (RFC 9001 §5.4.2).
+/// Fewest bytes of packet number and payload together (RFC 9001 §5.4.2).
 const MIN_PAYLOAD: usize = 4;
 
 /// Room below which no further packet is coalesced.
 const MIN_PACKET_ROOM: usize = 128;
 
-/// A datagram that data follows is filled up when so much room or less is left in it: a
-/// shorter one ends its train, and another system call costs more than these bytes.
+/// A datagram that is followed by more data is padded if at most this much room is left in
+/// it: a shorter one ends its train, and another system call costs more than these bytes.
 const MAX_FILL_PADDING: usize = 48;
 
-/// What congestion window and pacer let out.
+/// What congestion window and pacer allow to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendPermit {
-    /// So many bytes in flight more.
+    /// This many more bytes in flight.
     Bytes(u64),
     /// Nothing but acknowledgements, path frames and probes.
     Closed,
@@ -62,10 +62,10 @@ impl SendPermit {
     }
 }
 
-/// What a datagram is for.
+/// The purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DatagramPurpose {
-    /// Whatever is due.
+    /// Everything that is due.
     Ordinary,
     /// The same, and another datagram of its size may follow in the train.
     OrdinaryNotLast,
@@ -77,7 +77,7 @@ pub(crate) enum DatagramPurpose {
     Close,
 }
 
-/// A packet being written: its header is in place, its frames are coming.
+/// A packet being written: its header is written, and its frames follow.
 pub(crate) struct PacketDraft {
     pub(crate) kind: PacketKind,
     pub(crate) space: Space,
@@ -87,34 +87,34 @@ pub(crate) struct PacketDraft {
     at: HeaderPositions,
     pub(crate) content: SentFrames,
     pub(crate) ack_eliciting: bool,
-    /// The datagram must reach 1,200 bytes because of a frame in it.
+    /// A frame in it requires a datagram of 1,200 bytes.
     pub(crate) expand: bool,
 }
 
 impl PacketDraft {
-    /// Where the frames go in a packet that fills `slot`: between the header and
-    /// the tag. `None` if that is too little for the smallest payload.
+    /// Returns the room for frames in a packet that fills `slot`, between header and tag;
+    /// `None` if it is too small for the smallest payload.
     fn payload<'a>(&self, slot: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let end = slot.len().checked_sub(TAG_LEN)?;
         let payload = slot.get_mut(self.at.payload_at..end)?;
         (payload.len().saturating_add(self.number_len) >= MIN_PAYLOAD).then_some(payload)
     }
 
-    /// Bytes of the whole packet with a payload of `payload` bytes.
+    /// Returns the size of the packet with a payload of `payload` bytes.
     fn size(&self, payload: usize) -> usize {
         payload
             .saturating_add(self.at.payload_at)
             .saturating_add(TAG_LEN)
     }
 
-    /// Records a frame that asks for an acknowledgement.
+    /// Records an ack-eliciting frame.
     pub(crate) fn push(&mut self, frame: SentFrame) {
         self.ack_eliciting = true;
         self.content.push(frame);
     }
 }
 
-/// Writes packets: what of the connection that takes.
+/// Writes packets; borrows the parts of a connection that this needs.
 pub(crate) struct PacketWriter<'a> {
     pub(super) now: Instant,
     pub(super) role: Role,
@@ -128,13 +128,14 @@ pub(crate) struct PacketWriter<'a> {
     pub(super) skipped_numbers: &'a mut SkippedNumbers,
     pub(super) timers: &'a mut Timers,
     pub(super) reports: &'a mut Reports,
-    /// Why a packet could not be written. Nothing more is, and the connection has to end.
+    /// Why a packet could not be written. Nothing more is written then, and the connection
+    /// must be closed.
     pub(super) failed: Option<TransportError>,
 }
 
 impl PacketWriter<'_> {
-    /// Fills `slot` with one datagram for path `id`; answers its length, 0 if
-    /// nothing was due.
+    /// Fills `slot` with a datagram for path `id`. Returns its length; 0 if nothing was
+    /// due.
     pub(crate) fn write_datagram(
         &mut self,
         id: PathId,
@@ -143,11 +144,11 @@ impl PacketWriter<'_> {
         purpose: DatagramPurpose,
     ) -> usize {
         if self.frames.remote_cids.cid(id).is_none() {
-            // The peer retired it and has not sent another yet.
+            // The peer retired the connection ID and has not issued another yet.
             return 0;
         }
         if self.failed.is_some() {
-            // The datagram before could not be written.
+            // An earlier datagram could not be written.
             return 0;
         }
         let room = slot.len();
@@ -156,7 +157,7 @@ impl PacketWriter<'_> {
         let mut spaces = SPACES.iter();
         while let Some(&space) = spaces.next() {
             let len = room.saturating_sub(rest.len());
-            // A datagram that must be larger gets another packet, be it empty.
+            // A datagram that must be larger gets another packet, even an empty one.
             let owed = expand > len && len > 0;
             let least = if len == 0 {
                 MIN_PACKET
@@ -170,8 +171,8 @@ impl PacketWriter<'_> {
             let Some(kind) = self.keys.sending_kind(space) else {
                 continue;
             };
-            // The longest headers do not fit into what little credit or room there
-            // may be (RFC 9000 §8.1).
+            // The longest headers do not fit if there is little credit or room (RFC 9000
+            // §8.1).
             let Some(mut draft) = self.start_packet(kind, space, id, rest) else {
                 continue;
             };
@@ -233,7 +234,7 @@ impl PacketWriter<'_> {
         len
     }
 
-    /// Whether `space` has something that may leave now.
+    /// Returns whether `space` has something that may be sent now.
     fn has_something_for(
         &self,
         space: Space,
@@ -268,7 +269,7 @@ impl PacketWriter<'_> {
                 || (space == Space::Data && self.frames.has_pending_data()))
     }
 
-    /// Whether data is left for the datagram after one of `used` bytes.
+    /// Returns whether there is data for another datagram after one of `used` bytes.
     fn has_more_data(&self, kind: PacketKind, permit: SendPermit, used: usize) -> bool {
         let allowed = matches!(permit, SendPermit::Bytes(bytes) if bytes > used as u64);
         kind == PacketKind::OneRtt && allowed && self.frames.has_pending_data()
@@ -286,7 +287,7 @@ impl PacketWriter<'_> {
         self.write_header(kind, space, id, number, truncated, slot)
     }
 
-    /// `None` if the header does not fit.
+    /// Writes the header of a packet. Returns `None` if it does not fit.
     pub(super) fn write_header(
         &mut self,
         kind: PacketKind,
@@ -343,8 +344,8 @@ impl PacketWriter<'_> {
         })
     }
 
-    /// Pads, patches the length, seals, and enters the packet in the ledger.
-    /// Answers its size.
+    /// Pads the packet, writes its length, seals it, and enters it in the ledger. Returns
+    /// its size.
     #[inline]
     pub(super) fn finish_packet(
         &mut self,
@@ -445,8 +446,8 @@ impl PacketWriter<'_> {
         }
     }
 
-    /// Leaves a packet number out now and then, so that a peer that
-    /// acknowledges what it has not received is caught (RFC 9000 §21.4).
+    /// Skips a packet number now and then, to detect a peer that acknowledges packets that
+    /// it has not received (RFC 9000 §21.4).
     fn maybe_skip_number(&mut self, space: Space) {
         if space != Space::Data {
             return;
@@ -466,7 +467,7 @@ impl PacketWriter<'_> {
     }
 }
 
-/// The room was reckoned wrong; the packet is not sent.
+/// Returns the error for a miscalculated size. The packet is not sent.
 #[cold]
 fn overflow() -> TransportError {
     TransportError::new(

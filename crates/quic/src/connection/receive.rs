@@ -1,4 +1,4 @@
-//! The way in: datagram, coalesced packets, header, payload.
+//! The receive path: datagram, coalesced packets, headers, frames.
 
 use clearway_recovery::Space;
 
@@ -30,7 +30,7 @@ impl From<TransportError> for PacketError {
 }
 
 impl Connection {
-    /// Takes in one UDP datagram, decrypting it in place.
+    /// Processes a received UDP datagram. Decrypts it in place.
     pub fn receive(&mut self, now: Instant, from: RecvMeta, datagram: &mut [u8]) {
         self.begin_trace(now);
         self.reports.counters.datagrams_received.count_one();
@@ -54,8 +54,7 @@ impl Connection {
         }
         self.network
             .credit_received(now, progress, &from, datagram.len());
-        // Opening a packet may overwrite the bytes that a stateless reset would
-        // have its token in.
+        // Opening a packet may overwrite the bytes where a stateless reset has its token.
         let token = candidate(datagram);
         let mut authenticated = false;
         if let Err(error) =
@@ -72,7 +71,7 @@ impl Connection {
         if self.frames.streams.take_progress() {
             self.last_activity = now;
         }
-        // Whatever the first byte looks like (RFC 9000 §10.3).
+        // RFC 9000 §10.3: whatever the first byte looks like.
         if !authenticated && token.is_some_and(|token| self.frames.remote_cids.is_reset(&token.0)) {
             self.on_peer_close(now, ConnectionError::StatelessReset);
         }
@@ -127,10 +126,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Opens the kept packets whose keys the datagram has brought: a server's
-    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
+    /// Processes kept packets whose keys are now available: a server's Handshake flight
+    /// after its ServerHello, 0-RTT after the ClientHello.
     fn process_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
-        // Opening one may bring the keys of others.
+        // One packet may provide the keys of others.
         while self.lifecycle.is_open()
             && let Some(mut kept) = self
                 .undecryptable
@@ -173,12 +172,12 @@ impl Connection {
         };
         let dropped = |reason| PacketError::Dropped((Some(kind), reason));
         if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
-            // RFC 9000 §14.1, not only for the first: each buys three times
-            // its size in answers.
+            // RFC 9000 §14.1, and not only for the first: each permits answers of three
+            // times its size.
             return Err(dropped(DropReason::Malformed));
         }
         if !header.fixed_bit && !self.config.grease {
-            // RFC 9000 §17.2: the fixed bit is set, unless we offered RFC 9287.
+            // RFC 9000 §17.2: the fixed bit is set, unless this end offered RFC 9287.
             return Err(dropped(DropReason::Malformed));
         }
         if kind != PacketKind::OneRtt && !self.tls.is_from_peer(header.scid.cid(packet)) {
@@ -228,7 +227,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Removes protection; `None` = not authentic.
+    /// Removes the protection of a packet. Returns `None` if it is not authentic.
     fn unprotect(
         &mut self,
         now: Instant,
@@ -244,7 +243,7 @@ impl Connection {
             ..
         }) = &opened
         {
-            // RFC 9001 §6.5: old keys for packets still on their way.
+            // RFC 9001 §6.5: keep the old keys for packets still in flight.
             let late = self.network.pto().saturating_mul(3);
             self.keys.retain_previous_until(now + late);
             match update {
@@ -255,7 +254,7 @@ impl Connection {
         Ok(opened)
     }
 
-    /// What an authenticated packet proves, whatever it carries.
+    /// Handles what an authentic packet shows, whatever its frames.
     fn on_authenticated(
         &mut self,
         now: Instant,
@@ -274,9 +273,8 @@ impl Connection {
                 }
             }
             PacketKind::Handshake if !self.is_client() => {
-                // The client has our Handshake keys, so it received at the
-                // address it claims (RFC 9000 §8.1), and Initial is over
-                // (RFC 9001 §4.9.1).
+                // The client has the Handshake keys, so it receives at its address (RFC
+                // 9000 §8.1), and the Initial keys are no longer needed (RFC 9001 §4.9.1).
                 self.network.paths.on_address_validated();
                 self.discard_keys(now, Space::Initial);
             }
@@ -287,7 +285,7 @@ impl Connection {
         }
     }
 
-    /// Frames, then acknowledgement state, then migration.
+    /// Processes a packet: its frames, then its acknowledgement, then migration.
     fn process_frames(
         &mut self,
         now: Instant,
@@ -333,7 +331,7 @@ impl Connection {
     }
 }
 
-/// The lowest number from `from` on that is not in `received`.
+/// Returns the lowest number from `from` on that is not in `received`.
 fn first_missing(received: &RangeSet, from: u64) -> u64 {
     received
         .iter()

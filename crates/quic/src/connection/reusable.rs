@@ -1,10 +1,10 @@
-//! Memory kept for reuse, until the connection rests.
+//! Memory that is kept for reuse until the connection rests.
 
 use core::ops::{Deref, DerefMut};
 use std::sync::OnceLock;
 
-/// Something kept for reuse: made when first needed, small to take out and put
-/// back, and given back by a connection that rests.
+/// A value that is kept for reuse: created when first needed, cheap to move, and freed when
+/// the connection rests.
 #[derive(Debug)]
 pub(crate) struct Reusable<T>(OnceLock<Box<T>>);
 
@@ -15,7 +15,7 @@ impl<T> Default for Reusable<T> {
 }
 
 impl<T> Reusable<T> {
-    /// What is kept, if it was made.
+    /// Returns the value, if it was created.
     pub(crate) fn get(&self) -> Option<&T> {
         self.0.get().map(Box::as_ref)
     }

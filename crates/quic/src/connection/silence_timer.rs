@@ -1,67 +1,67 @@
-//! A client that waits for an answer and hears nothing asks whether it is still heard.
+//! A client that waits for a response and receives nothing sends a PING.
 //!
-//! Behind a NAT that gives the client a new address, a server's packets go to the old
-//! one until the client speaks (RFC 9000 §9.3). A client that only receives has no
-//! reason to: all it sent was acknowledged, so no probe timeout runs at its end, and
-//! the server's probes go to the dead address. Both would wait for the idle timeout.
+//! When a NAT gives the client a new address, the server's packets go to the old one until
+//! the client sends something (RFC 9000 §9.3). A client that only receives has no reason
+//! to: all that it sent was acknowledged, so it has no probe timeout, and the server's
+//! probes go to the old address. Both would wait for the idle timeout.
 //!
-//! So silence while a stream of the client's lacks its answer is met with a PING, a
-//! few times, ever more rarely, until stream data arrives again. A server that takes
-//! its time costs four small packets; a connection without such a stream, none.
+//! So a client whose stream waits for its response sends a PING after a silence, a few
+//! times, less and less often, until stream data arrives again. A server that takes its
+//! time costs four small packets; a connection without such a stream costs none.
 
 use core::time::Duration;
 
 use crate::Instant;
 
-/// Shortest silence that is met with a PING: answers mostly come sooner.
+/// Shortest silence before a PING; most responses start sooner.
 const MIN_SILENCE: Duration = Duration::from_millis(500);
 
-/// The probe timeouts that silence lasts at least: the peer's own probe of what it
-/// may have lost comes first.
+/// Shortest silence in PTOs, so that the peer's own probe for lost packets comes first.
 const MIN_SILENCE_PTOS: u32 = 3;
 
-/// PINGs since stream data last arrived, each after twice the silence before.
+/// Most PINGs since stream data last arrived. The silence before each is twice the one
+/// before.
 const MAX_PINGS: u8 = 4;
 
-/// The silence of a peer that has something to answer.
+/// The timer for the PING that follows a silence.
 #[derive(Debug, Default)]
 pub(crate) struct SilenceTimer {
-    /// It counts as silence then.
+    /// When it fires.
     at: Option<Instant>,
-    /// PINGs sent into the silence since stream data last arrived.
+    /// PINGs sent since stream data last arrived.
     pings: u8,
 }
 
 impl SilenceTimer {
-    /// When it is met with a PING.
+    /// Returns when a PING is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.at
     }
 
-    /// Stream data arrived: the peer has our address.
+    /// Records that stream data arrived, so the peer has our address.
     #[inline]
     pub(super) fn on_stream_data(&mut self) {
         self.pings = 0;
     }
 
-    /// A packet arrived: the silence begins anew, if the connection `listens`: to be told
-    /// of one that never does costs nothing. `pto` is that of the active path.
+    /// Restarts the timer after a packet arrived, if the client `waits` for a response.
+    /// `pto` is the PTO of the active path; it is called only then.
     #[inline]
-    pub(super) fn restart(&mut self, now: Instant, listens: bool, pto: impl FnOnce() -> Duration) {
+    pub(super) fn restart(&mut self, now: Instant, waits: bool, pto: impl FnOnce() -> Duration) {
         self.at = None;
-        if listens && self.pings < MAX_PINGS {
+        if waits && self.pings < MAX_PINGS {
             let patience = MIN_SILENCE.max(pto().saturating_mul(MIN_SILENCE_PTOS));
             let doubled = 2_u32.saturating_pow(u32::from(self.pings));
             self.at = Some(now + patience.saturating_mul(doubled));
         }
     }
 
-    /// Whether it has lasted long enough, which ends it.
+    /// Returns whether the timer has fired, and stops it then.
     pub(super) fn take_expired(&mut self, now: Instant) -> bool {
         self.at.take_if(|at| now >= *at).is_some()
     }
 
-    /// A PING was sent into it.
+    /// Records that a PING was queued.
     pub(super) fn on_ping_sent(&mut self) {
         self.pings = self.pings.saturating_add(1);
     }

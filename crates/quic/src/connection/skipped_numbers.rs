@@ -1,18 +1,18 @@
-//! Packet numbers left out on purpose (RFC 9000 §21.4).
+//! Packet numbers that are skipped on purpose (RFC 9000 §21.4).
 
 use crate::rng::Rng;
 
-/// The first packet number that is left out.
+/// The first packet number that is skipped.
 const FIRST_SKIPPED: u64 = 200;
 
-/// Packet numbers between two that are left out, at least.
+/// Fewest packet numbers between two that are skipped.
 const MIN_GAP: u64 = 128;
 
-/// The most that chance adds to the gap is two to the power of this.
+/// The random part of a gap is below two to the power of this.
 const MAX_GAP_BITS: u32 = 20;
 
-/// Which 1-RTT packet number is left out next: a peer that acknowledges it has
-/// acknowledged what it never received. The gaps are random, and ever wider.
+/// Chooses the 1-RTT packet numbers to skip: a peer that acknowledges one has acknowledged
+/// a packet that it never received. The gaps are random and widen.
 #[derive(Debug)]
 pub(crate) struct SkippedNumbers {
     next: u64,
@@ -27,7 +27,7 @@ impl SkippedNumbers {
         }
     }
 
-    /// Whether `number` is to be left out; if so the one after it is chosen.
+    /// Returns whether to skip `number`. If so, the next one is chosen.
     #[inline]
     pub(crate) fn should_skip(&mut self, number: u64, rng: &mut Rng) -> bool {
         let is_skipped = number == self.next;

@@ -1,4 +1,4 @@
-//! Everything that waits for a time: one `next_timeout`, one `handle_timeout`.
+//! All timers of a connection: one `next_timeout`, one `handle_timeout`.
 
 use super::Connection;
 use super::network::can_send;
@@ -10,14 +10,14 @@ use crate::wire::PacketKind;
 use crate::{Instant, Role};
 
 impl Connection {
-    /// When [`handle_timeout`](Self::handle_timeout) has to be called next;
-    /// `None` = only a datagram or the application can move the connection.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next; `None` if
+    /// only a datagram or the application can make a difference.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         if !self.lifecycle.is_open() {
             return self.lifecycle.state.until();
         }
-        // Without credit or connection ID an ACK leaves when those arrive.
+        // Without credit or connection ID, an ACK is sent when these arrive.
         let blocked = self
             .network
             .is_amplification_blocked(self.lifecycle.handshake);
@@ -49,7 +49,7 @@ impl Connection {
         .min()
     }
 
-    /// Does what is due at `now`. Harmless when nothing is.
+    /// Handles the timers that are due at `now`. Harmless if none is.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.begin_trace(now);
         if let Some(until) = self.lifecycle.state.until() {
@@ -101,7 +101,7 @@ impl Connection {
         if self.timers.extend_idle(now, at, self.network.pto()) {
             return true;
         }
-        // Silent: the peer has given up too, or will.
+        // Without CONNECTION_CLOSE: the peer has given up too, or will.
         self.end_silently(now, ConnectionError::IdleTimeout);
         true
     }
@@ -129,22 +129,22 @@ impl Connection {
         due
     }
 
-    /// A packet arrived: a client that waits for answers listens again.
+    /// Restarts the silence timer after a packet arrived.
     #[inline]
     pub(super) fn restart_silence_timer(&mut self, now: Instant) {
-        let listens = self.is_client()
+        let waits = self.is_client()
             && self.lifecycle.handshake == HandshakeState::Confirmed
             && self.frames.streams.has_own_requests();
         let silence = &mut self.timers.silence;
-        silence.restart(now, listens, || self.network.pto());
+        silence.restart(now, waits, || self.network.pto());
     }
 
-    /// Asks into the silence if it is time to; true if it was time.
+    /// Sends a PING after a silence, if it is time. Returns whether it was time.
     fn on_silence_timeout(&mut self, now: Instant) -> bool {
         if !self.timers.silence.take_expired(now) {
             return false;
         }
-        // What is in flight has a probe timeout of its own.
+        // Packets in flight have a probe timeout of their own.
         if self.has_nothing_in_flight() && self.frames.streams.awaits_answer() {
             self.timers.silence.on_ping_sent();
             self.frames.ping();
@@ -161,8 +161,8 @@ impl Connection {
         true
     }
 
-    /// When the handshake is given up, while it runs.
-    /// Nothing that the peer sends extends it.
+    /// Returns when the handshake is given up, while it runs. Nothing that the peer sends
+    /// extends it.
     fn handshake_deadline(&self) -> Option<Instant> {
         if self.lifecycle.handshake != HandshakeState::Running {
             return None;
@@ -178,12 +178,12 @@ impl Connection {
             .min()
     }
 
-    /// Gives up a handshake that takes too long, without a word to the peer, whose
-    /// own deadline ends it: whoever waits for many handshakes at once has no
-    /// room for the closing state of each. Does nothing once it is complete.
+    /// Gives up a handshake that takes too long, without CONNECTION_CLOSE: the peer has a
+    /// deadline of its own, and a server with many handshakes has no room for the closing
+    /// state of each. Does nothing once the handshake is complete.
     ///
-    /// An endpoint names those that are [overdue](crate::endpoint::Endpoint::next_overdue)
-    /// under load; what [`Config`](super::Config) sets needs no call.
+    /// Call this for the [overdue](crate::endpoint::Endpoint::next_overdue) handshakes of
+    /// an endpoint under load. The timeouts in [`Config`](super::Config) need no call.
     pub fn expire_handshake(&mut self, now: Instant) {
         self.begin_trace(now);
         if self.lifecycle.handshake == HandshakeState::Running && self.lifecycle.is_open() {

@@ -1,5 +1,5 @@
-//! Packets into every room: whatever the credit, the buffer and the connection
-//! IDs, a packet fits or does not leave.
+//! Packets of every size: whatever the credit, the buffer and the connection IDs, a packet
+//! fits or is not sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ const MOST: usize = 1500;
 /// Lengths of connection IDs tried at each end.
 const CID_LENS: [usize; 4] = [0, 1, 8, 20];
 
-/// How far the handshake is.
+/// The state of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// One datagram of the client's ClientHello has left.
@@ -181,7 +181,7 @@ fn datagrams(sender: &mut Connection, now: Instant) -> Vec<Vec<u8>> {
     out
 }
 
-/// Exactly so much may be sent to an address that is not validated.
+/// Returns a limit of exactly `bytes` for an unvalidated address.
 fn credit(bytes: usize) -> Amplification {
     let mut amplification = Amplification::new();
     amplification.on_received(MOST);
@@ -240,7 +240,7 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
         smallest.get_or_insert(room);
     });
     assert!(smallest.is_some());
-    // What left last opens at the other end.
+    // The last packet can be opened at the other end.
     let end = pair.end(role);
     end.network.paths.active_mut().amplification = Amplification::validated();
     if let LifecycleState::Closing(closing) = &mut end.lifecycle.state {
@@ -253,7 +253,7 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     }
 }
 
-/// Everything that can be due is, again and again.
+/// Makes everything due that can be.
 fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
     for space in SPACES {
         if end.keys.sending_kind(space).is_none() {
@@ -308,7 +308,7 @@ fn all_due_frames_fit_any_credit_buffer_and_connection_id_length() {
             for role in [Role::Client, Role::Server] {
                 let mut pair = Pair::new(client_cid, server_cid, stage);
                 everything_in_every_room(&mut pair, role, |pair, datagram| {
-                    // What leaves is what the peer understands.
+                    // The peer understands what is sent.
                     pair.deliver(role, datagram);
                     let peer = pair.end(role.peer());
                     assert_eq!(peer.error(), None, "{role:?} {stage:?}");
@@ -318,7 +318,7 @@ fn all_due_frames_fit_any_credit_buffer_and_connection_id_length() {
     }
 }
 
-/// Gaps in what was received make ACK frames as large as they come.
+/// Gaps in the received numbers make ACK frames as large as possible.
 #[test]
 fn ack_of_many_ranges_fits_any_credit_and_buffer() {
     for stage in STAGES {
@@ -336,7 +336,7 @@ fn ack_of_many_ranges_fits_any_credit_and_buffer() {
     }
 }
 
-/// Nothing bounds the token of an Initial but its packet.
+/// The token of an Initial packet is limited only by the packet.
 #[test]
 fn header_that_does_not_fit_sends_nothing() {
     let mut pair = Pair::new(20, 20, Stage::Initial);
@@ -364,7 +364,7 @@ fn header_that_does_not_fit_sends_nothing() {
     assert!((1100..usize::from(MIN_MTU)).contains(&fitted), "{fitted}");
 }
 
-/// A defect of ours ends one connection, whose peer hears of it at once.
+/// A defect closes one connection, and its peer is told at once.
 #[test]
 fn frame_that_cannot_be_encoded_closes_connection_with_internal_error() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
@@ -423,7 +423,7 @@ impl Observer for LastLimit {
     }
 }
 
-/// The reason that time is counted for.
+/// Returns the reason for not sending that time is counted for.
 fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
     let at = |time| end.stats(time).limits;
     let later = at(now + core::time::Duration::from_millis(1));
@@ -431,8 +431,8 @@ fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
     grown.filter(|(a, b)| a != b).map(|(a, _)| a.0).next()
 }
 
-/// A path that the connection returns to has a reason of its own: traces hear of it, and
-/// add up to what the connection counts.
+/// A path that the connection returns to has its own reason for not sending. Traces report
+/// it, and agree with what the connection counts.
 #[test]
 fn limit_event_follows_return_to_the_old_path() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
@@ -447,7 +447,7 @@ fn limit_event_follows_return_to_the_old_path() {
     pair.client.migrate(now, Some(elsewhere)).expect("migrates");
     assert_ne!(pair.client.paths().active_id(), old);
     pair.client.on_scheduling_limited(now);
-    // Nobody answers there.
+    // Nobody answers on the new path.
     for _ in 0..100 {
         if pair.client.paths().active_id() == old {
             break;

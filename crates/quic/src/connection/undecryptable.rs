@@ -1,4 +1,4 @@
-//! Packets that came before their keys (RFC 9001 §5.7).
+//! Packets that arrived before their keys (RFC 9001 §5.7).
 
 use super::arrival::Arrival;
 use super::keyring::Keyring;
@@ -6,15 +6,15 @@ use super::state::HandshakeState;
 use crate::event::DropReason;
 use crate::wire::PacketKind;
 
-/// Packets kept until their keys exist: what a peer sends at once, ten datagrams
-/// (RFC 9002 §7.2).
+/// Most packets kept until their keys are available: as many as a peer sends at once, ten
+/// datagrams (RFC 9002 §7.2).
 const MAX_PACKETS: usize = 10;
 
-/// Bytes of those packets: ten of them on an Ethernet path. Whoever sends them has
-/// proven nothing yet, and IP carries datagrams of 64 KiB.
+/// Most bytes of those packets: ten packets on an Ethernet path. Their sender is not
+/// authenticated, and IP carries datagrams of 64 KiB.
 const MAX_BYTES: usize = 16 << 10;
 
-/// A packet that came before its keys.
+/// A packet that arrived before its keys.
 #[derive(Debug)]
 pub(crate) struct Undecryptable {
     pub(super) arrival: Arrival,
@@ -22,7 +22,7 @@ pub(crate) struct Undecryptable {
     pub(super) packet: Vec<u8>,
 }
 
-/// Packets kept until their keys exist; takes memory only while there are some.
+/// Packets kept until their keys are available. Uses memory only while there are some.
 #[derive(Debug, Default)]
 #[expect(
     clippy::box_collection,
@@ -31,13 +31,14 @@ pub(crate) struct Undecryptable {
 pub(crate) struct UndecryptablePackets(Option<Box<Vec<Undecryptable>>>);
 
 impl UndecryptablePackets {
-    /// Whether there is room for a packet of `len` bytes.
+    /// Returns whether there is room for a packet of `len` bytes.
     fn has_room(&self, len: usize) -> bool {
         let kept = self.0.as_ref().map_or(0, |kept| kept.len());
         kept < MAX_PACKETS && self.bytes().saturating_add(len) <= MAX_BYTES
     }
 
-    /// Keeps a packet whose keys are to come; says why it is not processed now.
+    /// Keeps a packet whose keys may still become available. Returns the reason why it is
+    /// not processed now.
     pub(super) fn keep(
         &mut self,
         arrival: Arrival,
@@ -59,7 +60,7 @@ impl UndecryptablePackets {
         DropReason::KeysUnavailable
     }
 
-    /// Takes the next packet whose keys have come.
+    /// Takes the next packet whose keys are available.
     #[inline]
     pub(super) fn next_openable(
         &mut self,
@@ -76,7 +77,7 @@ impl UndecryptablePackets {
         self.0.get_or_insert_default().push(packet);
     }
 
-    /// Takes the first that `can_open`, and forgets those that never can be.
+    /// Takes the first packet that `can_open`, and drops those that can never be opened.
     fn take(
         &mut self,
         is_discarded: impl Fn(PacketKind) -> bool,
@@ -97,7 +98,7 @@ impl UndecryptablePackets {
         kept.map(|packet| packet.packet.len()).sum()
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     #[expect(
         clippy::arithmetic_side_effects,
         reason = "sizes of what is in memory together"
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// How many packets of `len` bytes are kept.
+    /// Returns how many packets of `len` bytes are kept.
     fn kept(len: usize) -> usize {
         let mut packets = UndecryptablePackets::default();
         (0..100)

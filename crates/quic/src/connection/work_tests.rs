@@ -18,7 +18,7 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// Charges as a connection does.
+/// Charges `units` as a connection does.
 fn charge(budget: &mut WorkBudget, now: Instant, useful: u64, units: u32) -> bool {
     budget.charge(units) || {
         budget.fill(now, useful, RATE);
@@ -26,7 +26,7 @@ fn charge(budget: &mut WorkBudget, now: Instant, useful: u64, units: u32) -> boo
     }
 }
 
-/// Charges one unit at a time; answers how many went through.
+/// Charges one unit at a time. Returns how many were charged.
 fn spend(budget: &mut WorkBudget, now: Instant, useful: u64) -> u32 {
     (0..1_000)
         .take_while(|_| charge(budget, now, useful, 1))
@@ -65,7 +65,7 @@ fn budget_saves_no_more_than_the_burst() {
     assert!(!budget.charge(101));
 }
 
-/// The count of useful work falls when 0-RTT is refused, and goes round at 256 GiB.
+/// The count of useful work decreases when 0-RTT is rejected, and wraps at 256 GiB.
 #[test]
 fn budget_survives_decreasing_and_wrapping_useful_work() {
     let mut budget = WorkBudget::new(Instant::ZERO, RATE);
@@ -78,8 +78,8 @@ fn budget_survives_decreasing_and_wrapping_useful_work() {
 }
 
 proptest! {
-    /// Whatever the order of time, work and charges: no more than the burst goes through
-    /// beyond what was earned, and a refusal leaves less than was asked for.
+    /// Whatever the order of time, work and charges: no more than the burst is charged
+    /// beyond what was earned, and after a failed charge less is left than was requested.
     #[test]
     fn charges_never_exceed_burst_plus_earned_units(
         steps in prop::collection::vec((0..3_000_u64, 0..20_000_u64, 1..60_u32), 1..200),
@@ -102,9 +102,9 @@ proptest! {
     }
 }
 
-/// A frame of every type that RFC 9000 table 3, RFC 9221 and the ACK frequency extension
-/// name, with the price it has.
-fn priced() -> Vec<(Frame<'static>, FrameCost)> {
+/// A frame of every type in RFC 9000 table 3, RFC 9221 and the ACK frequency extension,
+/// with its cost.
+fn costs() -> Vec<(Frame<'static>, FrameCost)> {
     use FrameCost::{FirstFree, Free, FreeIfDelivered, FreeIfNew, Units};
     let id = StreamId::new(Role::Client, Directionality::Bidirectional, 0);
     let stream = |fin| Frame::Stream {
@@ -178,10 +178,10 @@ fn known_types() -> BTreeSet<u64> {
     (0..0x4000).filter(known).map(named).collect()
 }
 
-/// Each type that can be decoded has the price of the table, whatever is added.
+/// Every type that can be decoded has the cost in the table, also types added later.
 #[test]
 fn every_frame_type_has_a_cost() {
-    let table = priced();
+    let table = costs();
     for (frame, price) in &table {
         assert_eq!(FrameCost::of(frame), *price, "{frame:?}");
     }

@@ -19,13 +19,12 @@ use crate::event::DropReason;
 const MAX_REMEMBERED_REFUSALS: usize = 32;
 
 impl Endpoint {
-    /// A client's Initial that belongs to no connection.
+    /// Handles a client's Initial packet that belongs to no connection.
     ///
-    /// A ClientHello with a post-quantum key share fills two datagrams. Retry and
-    /// refusal answer the attempt, not the datagram, so they are sent for the
-    /// one in which the ClientHello begins: that needs no memory, and each
-    /// flight of a client that heard nothing has one (RFC 9000 §5.2.2,
-    /// §17.2.5.1).
+    /// A ClientHello with a post-quantum key share fills two datagrams. Retry and refusal
+    /// answer the attempt and not the datagram, so they are sent for the datagram with the
+    /// first byte of the ClientHello. That needs no memory, and each flight of a client
+    /// that received no answer has such a datagram (RFC 9000 §5.2.2, §17.2.5.1).
     pub(super) fn receive_initial(
         &mut self,
         first: &FirstDatagram<'_>,
@@ -39,17 +38,18 @@ impl Endpoint {
         else {
             return Err(DropReason::Malformed);
         };
-        // Nobody is let in and nobody is told so any more: whatever it says.
-        let closed = self.admission.closed_by().is_some();
+        // Every client would be refused, and the rate of refusals is reached: no need to
+        // look at the packet.
+        let closed = self.admission.reached_total().is_some();
         if closed && !self.admission.can_refuse(first.now) {
             return Err(self.withhold_refusal());
         }
-        // RFC 9000 §7.2: unpredictable, so eight bytes at least; and state is
-        // only made for packets that open.
+        // RFC 9000 §7.2: the connection ID must be unpredictable, so at least eight bytes
+        // long. State is created only for packets that are authentic.
         let payload = Some(&dcid).filter(|dcid| dcid.len() >= 8);
         let Some((keys, payload)) = payload.and_then(|dcid| open(dcid, header, datagram)) else {
-            // One to a connection ID that this server gave out before it was
-            // restarted opens with other keys.
+            // A connection ID that this server issued before it was restarted: the packet
+            // is protected with other keys.
             return self
                 .reply_with_reset(first.now, datagram, &dcid, response)
                 .map_err(|_| DropReason::DecryptionFailed);
@@ -74,7 +74,7 @@ impl Endpoint {
         self.decide(first.now, initial, token, response)
     }
 
-    /// Retry, refusal, or the application's decision.
+    /// Answers with Retry or a refusal, or leaves the decision to the application.
     fn decide(
         &mut self,
         now: Instant,
@@ -132,7 +132,7 @@ impl Endpoint {
         DropReason::Overload
     }
 
-    /// The application decides, once for each attempt.
+    /// Leaves the decision to the application, once for each attempt.
     fn offer_to_application(
         &mut self,
         initial: OpenedInitial,
@@ -146,8 +146,8 @@ impl Endpoint {
         Ok(DatagramEvent::Incoming(Box::new(incoming)))
     }
 
-    /// What the client's token proves. A Retry token that is wrong ends the
-    /// attempt (RFC 9000 §8.1.3); any other that is wrong counts as none.
+    /// Checks the client's token. An invalid Retry token ends the attempt (RFC 9000
+    /// §8.1.3); any other invalid token is ignored.
     fn read_token(
         &mut self,
         initial: &mut OpenedInitial,
@@ -217,10 +217,11 @@ impl Endpoint {
         );
     }
 
-    /// Makes the connection; the caller then feeds it the same datagram.
+    /// Creates the connection. The caller then passes the same datagram to
+    /// [`Connection::receive`].
     ///
     /// # Errors
-    /// If TLS refuses its own settings.
+    /// If TLS rejects its settings.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -230,12 +231,12 @@ impl Endpoint {
         self.accept_with(now, incoming, transport)
     }
 
-    /// Like [`accept`](Self::accept), with transport settings of its own. Where
-    /// clients may send 0-RTT data, these must grant no less than those under which
-    /// they got their tickets (RFC 9000 §7.4.1).
+    /// Like [`accept`](Self::accept), but with transport settings for this connection.
+    /// Where clients may send 0-RTT data, they must not grant less than the settings under
+    /// which the clients got their tickets (RFC 9000 §7.4.1).
     ///
     /// # Errors
-    /// If TLS refuses its own settings.
+    /// If TLS rejects its settings.
     pub fn accept_with(
         &mut self,
         now: Instant,
@@ -276,9 +277,8 @@ impl Endpoint {
         common.config = transport;
         let mut connection = Connection::accept_from(common, accept)?;
         let handle = self.register(&mut connection, Some(admitted));
-        // After a Retry the client uses the connection ID that it gave. The one
-        // before may belong to a connection of another client, if the Retry was
-        // not ours (a server that shares our secret sent it).
+        // After a Retry, the client uses the connection ID from it. If another server sent
+        // the Retry with our secret, that ID may belong to a connection of another client.
         self.routes.add(initial_dcid, handle);
         let attempt = PendingHandshake {
             initial_dcid,
@@ -289,8 +289,8 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// Refuses a client; send the bytes written to `response`. The rest of the
-    /// same ClientHello is then dropped.
+    /// Refuses a client. Send it the bytes written to `response`. The rest of the same
+    /// ClientHello is then dropped.
     pub fn refuse(&mut self, incoming: &Incoming, response: &mut Vec<u8>) {
         response.clear();
         self.counters.refused.count_one();

@@ -14,7 +14,7 @@ fn v6(network: u16, site: u8, host: u16) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, network, u16::from(site) << 8, 0, 0, 0, host).into()
 }
 
-/// What a client is answered that is not let in.
+/// Returns the answer to a client that is not admitted.
 fn judge(
     control: &Arc<AdmissionControl>,
     ip: IpAddr,
@@ -24,12 +24,12 @@ fn judge(
     control.admit(ip, validated, always_retry).map(drop)
 }
 
-/// Lets `count` clients in that never finish, without proof of their addresses and
-/// without a Retry for that.
+/// Admits `count` clients that never complete their handshakes, without validated addresses
+/// and without a Retry for that.
 fn begin(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<AdmissionGuard> {
     let one = |_| {
         let mut admitted = control.admit(ip, true, false).expect("within the limits");
-        admitted.proven = false;
+        admitted.validated = false;
         if let Some(source) = admitted.source {
             control.sources.end(source, false, true);
         }
@@ -38,7 +38,7 @@ fn begin(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<Admis
     (0..count).map(one).collect()
 }
 
-/// Lets `count` clients in whose handshakes are complete.
+/// Admits `count` clients whose handshakes are complete.
 fn establish(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<AdmissionGuard> {
     let one = |_| {
         let mut admitted = control.admit(ip, false, false).expect("within the limits");
@@ -63,7 +63,7 @@ fn handshakes_of_one_source_do_not_exhaust_those_of_others() {
     assert_eq!(judge(&control, ip(1), false, false), Err(Denial::Retry));
     assert_eq!(judge(&control, ip(1), true, false), Ok(()));
     assert_eq!(judge(&control, ip(2), false, false), Ok(()));
-    // In all there are too few for a Retry to everybody.
+    // The total is too small for a Retry to everybody.
     open.truncate(0);
     open.extend(begin(&control, ip(1), 8 * 256));
     let refused = Err(Denial::Refuse(Refusal::HandshakesOfSource));
@@ -90,7 +90,7 @@ fn handshakes_above_the_limits_get_retry_then_refusal() {
     open.extend(begin(&control, ip(9), 1));
     let refused = Err(Denial::Refuse(Refusal::Handshakes));
     assert_eq!(judge(&control, ip(9), true, false), refused);
-    // Established ones are no handshakes any more.
+    // Established connections do not count as handshakes.
     open.iter_mut().for_each(AdmissionGuard::complete_handshake);
     assert_eq!(judge(&control, ip(9), false, false), Ok(()));
     assert_eq!((control.connections(), control.handshakes()), (20, 0));
@@ -135,7 +135,7 @@ fn connections_are_bounded_in_total_and_by_source() {
     assert_nothing_counts(&control);
 }
 
-/// Whoever spoofs an address must not use up what its owner may have.
+/// Spoofing an address must not use up its owner's share.
 #[test]
 fn handshakes_of_unvalidated_addresses_do_not_count_as_connections_of_a_source() {
     let control = control(Limits {
@@ -220,7 +220,7 @@ fn resets_and_refusals_are_rate_limited() {
     assert!(!control.can_refuse(later));
 }
 
-/// Threads that all want the last places: never more than there are, and all of them are
+/// Threads compete for the last places: the limit is never exceeded, and every place is
 /// given out.
 #[test]
 fn concurrent_admissions_never_exceed_the_limit() {
@@ -235,7 +235,7 @@ fn concurrent_admissions_never_exceed_the_limit() {
                 let control = &control;
                 scope.spawn(move || {
                     let mut held = Vec::new();
-                    // Each takes from every source, and gives back some.
+                    // Each thread admits from every source, and drops some.
                     for round in 0..2_000_usize {
                         let source = ip(((round + usize::from(n)) % 4) as u8);
                         held.extend(control.admit(source, true, false));

@@ -1,4 +1,4 @@
-//! The handshakes with clients that are under way, oldest first.
+//! Incomplete handshakes with clients, oldest first.
 
 use core::ops::Bound;
 use core::time::Duration;
@@ -9,20 +9,20 @@ use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::memory;
 
-/// A handshake with a client.
+/// An incomplete handshake with a client.
 #[derive(Debug)]
 pub(super) struct PendingHandshake {
-    /// Where its first Initials go: it repeats them with the connection ID it
-    /// chose (RFC 9000 §7.2), or that a Retry gave it.
+    /// The Destination Connection ID of the client's first Initial packets: it repeats them
+    /// with the ID that it chose (RFC 9000 §7.2), or that a Retry gave it.
     pub(super) initial_dcid: ConnectionId,
     pub(super) began: Instant,
 }
 
-/// Handshakes under way. Handles are given out in order, so the first is the oldest.
+/// The incomplete handshakes. Handles are assigned in order, so the first is the oldest.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     open: BTreeMap<ConnectionHandle, PendingHandshake>,
-    /// Up to here somebody was told that they are overdue.
+    /// Handshakes up to this one have been reported as overdue.
     last_reported: Option<ConnectionHandle>,
 }
 
@@ -35,12 +35,13 @@ impl Handshakes {
         self.open.insert(handle, attempt);
     }
 
-    /// It is complete, or it failed; `None` if it was before.
+    /// Removes a handshake that completed or failed; `None` if it was removed before.
     pub(super) fn end(&mut self, handle: ConnectionHandle) -> Option<PendingHandshake> {
         self.open.remove(&handle)
     }
 
-    /// The oldest that began `timeout` ago and was not answered here before.
+    /// Returns the oldest handshake that started at least `timeout` ago and was not
+    /// returned before.
     pub(super) fn next_overdue(
         &mut self,
         now: Instant,
@@ -55,7 +56,7 @@ impl Handshakes {
         Some(handle)
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
         memory::btree_map(&self.open)
     }

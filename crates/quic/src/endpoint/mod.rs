@@ -1,16 +1,16 @@
-//! Which connection a datagram belongs to, and what to say when it belongs to
-//! none (RFC 9000 §5.2, §6, §8.1, §10.3).
+//! Which connection a datagram belongs to, and how to answer if it belongs to none (RFC
+//! 9000 §5.2, §6, §8.1, §10.3).
 //!
 //! ```text
-//! receive: route by connection ID -> the connection
-//!          else long header, unknown version -> Version Negotiation
-//!          else Initial -> token -> overload -> Retry | refuse | accept
-//!          else short header -> a stateless reset: the connection it ends
-//!                            -> answered by one, at a limited rate
+//! known connection ID                  -> the connection
+//! stateless reset of a connection      -> the connection
+//! long header with unknown version     -> Version Negotiation
+//! Initial packet                       -> token, limits -> Retry | refuse | accept
+//! anything else                        -> stateless reset, at a limited rate
 //! ```
 //!
-//! An endpoint owns no connection: the caller does, so that each can have a
-//! lock of its own.
+//! An endpoint does not own its connections. The caller does, so that each can have a lock
+//! of its own.
 
 mod accept;
 mod admission;
@@ -47,21 +47,21 @@ use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, PartialHeader, Route};
 use crate::wire::{self, MIN_MTU, Version};
 
-/// What became of a datagram.
+/// What to do with a received datagram.
 #[derive(Debug)]
 pub enum DatagramEvent {
-    /// It is this connection's: call [`Connection::receive`].
+    /// It belongs to this connection: call [`Connection::receive`].
     Connection(ConnectionHandle),
-    /// A client begins: call [`Endpoint::accept`], then
+    /// A client starts a connection: call [`Endpoint::accept`], then
     /// [`Connection::receive`] with the same datagram.
     Incoming(Box<Incoming>),
-    /// Send the bytes written to `response` back.
+    /// Send the bytes written to `response` to the sender.
     Response,
-    /// Nothing is to be done.
+    /// It was dropped; there is nothing to do.
     Dropped(DropReason),
 }
 
-/// Counts of an endpoint.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointCounters {
@@ -69,54 +69,55 @@ pub struct EndpointCounters {
     pub accepted: u64,
     /// Retry packets sent.
     pub retries: u64,
-    /// Clients refused, by a limit or by the application.
+    /// Clients refused by a limit or by the application.
     pub refused: u64,
-    /// Of those, for the number of handshakes, of all or of their source.
+    /// Clients refused because of the number of handshakes, in total or of their source.
     pub refused_handshakes: u64,
-    /// Of those, for the number of connections, of all or of their source.
+    /// Clients refused because of the number of connections, in total or of their source.
     pub refused_connections: u64,
-    /// Clients over a limit that were not even told so, over the rate of refusals
-    /// ([`Limits::refusals_per_second`]). Also counted in `dropped`.
+    /// Clients above a limit that were not sent a refusal, because the rate of refusals
+    /// ([`Limits::refusals_per_second`]) was reached. Also counted in `dropped`.
     pub refusals_withheld: u64,
-    /// Initials without any of a ClientHello, which begin nothing. Also counted in
-    /// `dropped`.
+    /// Initial packets without any part of a ClientHello, which start no connection. Also
+    /// counted in `dropped`.
     pub without_client_hello: u64,
-    /// Handshakes named by [`Endpoint::next_overdue`].
+    /// Handshakes returned by [`Endpoint::next_overdue`].
     pub overdue: u64,
-    /// Initials not answered because the attempt they continue was, by a Retry
-    /// or a refusal. Also counted in `dropped`.
+    /// Initial packets not answered because they continue an attempt that was answered, by
+    /// a Retry or a refusal. Also counted in `dropped`.
     pub continued: u64,
     /// Version Negotiation packets sent.
     pub negotiations: u64,
     /// Stateless resets sent.
     pub resets: u64,
-    /// Stateless resets not sent, over their rate.
+    /// Stateless resets not sent, because their rate ([`Limits::resets_per_second`]) was
+    /// reached.
     pub resets_withheld: u64,
-    /// Datagrams nobody wanted.
+    /// Datagrams dropped.
     pub dropped: u64,
 }
 
 #[derive(Debug)]
 struct ConnectionEntry {
     cids: Vec<ConnectionId>,
-    /// What the peer would reset it with.
+    /// The peer's stateless reset tokens.
     tokens: Vec<ResetToken>,
-    /// A client's: it counts as long as this is here.
+    /// For a client's connection: counts it towards the limits until this is dropped.
     admitted: Option<AdmissionGuard>,
 }
 
-/// A datagram that begins with an Initial of a client that is not known.
+/// A datagram that starts with an Initial packet for no known connection.
 #[derive(Clone, Copy, Debug)]
 struct FirstDatagram<'a> {
     now: Instant,
-    /// Wall time in seconds.
+    /// Unix time in seconds.
     unix_now: u64,
     from: RecvMeta,
     header: &'a PartialHeader,
     datagram: &'a [u8],
 }
 
-/// Routes datagrams to connections, both roles. Sans-I/O.
+/// Routes datagrams to connections, as client, server or both. Performs no I/O.
 pub struct Endpoint {
     config: EndpointConfig,
     rng: Rng,
@@ -133,7 +134,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint whose every random choice comes from `rng`.
+    /// Creates an endpoint that takes all its random numbers from `rng`.
     #[must_use]
     pub fn new(config: EndpointConfig, mut rng: Rng) -> Self {
         let routes = Routes::new(&mut rng);
@@ -142,8 +143,8 @@ impl Endpoint {
         Self::with_parts(config, routes, Arc::new(admission), rng)
     }
 
-    /// Like [`new`](Self::new), with limits that hold for all endpoints that are given
-    /// the same `admission` together. Those of [`ServerConfig::limits`] do not count.
+    /// Like [`new`](Self::new), but with limits that apply to all endpoints with the same
+    /// `admission` together. [`ServerConfig::limits`] is ignored.
     #[must_use]
     pub fn with_admission(
         config: EndpointConfig,
@@ -174,40 +175,40 @@ impl Endpoint {
         }
     }
 
-    /// Counts so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> EndpointCounters {
         self.counters
     }
 
-    /// Connections known.
+    /// Returns the number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Whether no connection is known.
+    /// Returns whether there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// Handshakes under way on the server side.
+    /// Returns the number of incomplete handshakes with clients.
     #[must_use]
     pub fn handshakes(&self) -> usize {
         self.handshakes.len()
     }
 
-    /// Who is let in, here and at the endpoints that share it.
+    /// Returns the admission control of this endpoint and those that share it.
     #[must_use]
     pub fn admission(&self) -> &Arc<AdmissionControl> {
         &self.admission
     }
 
-    /// A handshake that takes longer than it may while there are many
-    /// ([`Limits::handshake_timeout_under_load`]), the oldest first, each once: end
-    /// it with [`Connection::expire_handshake`]. Ask until `None`, after each batch
-    /// of datagrams; without any there is nobody that the room is needed for.
+    /// Returns a handshake that has taken longer than
+    /// [`Limits::handshake_timeout_under_load`] while there are many: the oldest first,
+    /// each once. End it with [`Connection::expire_handshake`]. Call this until it returns
+    /// `None` after each batch of datagrams; without new datagrams nobody needs the room.
     pub fn next_overdue(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let timeout = self.admission.limits().handshake_timeout_under_load;
         if timeout.is_zero() || !self.admission.is_under_load() {
@@ -221,9 +222,9 @@ impl Endpoint {
         Some(overdue)
     }
 
-    /// Bytes of memory the endpoint holds beside its connections
-    /// ([`Connection::memory`]) and what it may share ([`AdmissionControl::memory`]):
-    /// routes and handshakes.
+    /// Returns the bytes of memory that the endpoint uses for routes and handshakes, in
+    /// addition to its connections ([`Connection::memory`]) and what it may share
+    /// ([`AdmissionControl::memory`]).
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
@@ -239,8 +240,8 @@ impl Endpoint {
             + memory::vec_deque(&self.refused)
     }
 
-    /// Finds whose datagram this is. An answer that needs no connection is
-    /// written to `response` (cleared first). `unix_now` is wall time in
+    /// Finds the connection that a datagram belongs to. An answer that needs no connection
+    /// is written to `response`, which is cleared first. `unix_now` is the Unix time in
     /// seconds, for tokens.
     pub fn receive(
         &mut self,
@@ -272,7 +273,7 @@ impl Endpoint {
                 ..
             }) => self.receive_long(now, version, unix_now, from, datagram, response),
         };
-        // RFC 9000 §10.3: whatever it looks like, it may be a stateless reset.
+        // RFC 9000 §10.3: any datagram may be a stateless reset, whatever it looks like.
         match unclaimed {
             Ok(arrival) => arrival,
             Err(reason) => match self.routes.get_reset(datagram) {
@@ -299,8 +300,8 @@ impl Endpoint {
         }
         let header =
             PartialHeader::parse(datagram, self.cid_len).map_err(|_| DropReason::Malformed)?;
-        // RFC 9000 §14.1: a client's first datagram is 1,200 bytes at least,
-        // also when it is of a version we don't know (§6.1 guards the same).
+        // RFC 9000 §14.1: a client's first datagram has at least 1,200 bytes, also if its
+        // version is unknown (§6.1 requires the same).
         let full = datagram.len() >= usize::from(MIN_MTU);
         match header.kind {
             HeaderKind::UnsupportedVersion if full => {
@@ -318,9 +319,9 @@ impl Endpoint {
                 };
                 self.receive_initial(&first, token.of(datagram), response)
             }
-            // A client in the middle of a handshake that this server has
-            // forgotten. It has a token to know the answer by once it has the
-            // server's transport parameters, as it has when it sends this.
+            // A client in the middle of a handshake that this server has forgotten. When it
+            // sends this, it has the server's transport parameters, and with them the token
+            // to recognise a reset by.
             HeaderKind::Handshake => {
                 self.reply_with_reset(now, datagram, header.dcid.of(datagram), response)
             }
@@ -334,10 +335,10 @@ impl Endpoint {
         }
     }
 
-    /// Begins a client connection.
+    /// Starts a client connection.
     ///
     /// # Errors
-    /// If TLS refuses its settings.
+    /// If TLS rejects its settings.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -347,10 +348,10 @@ impl Endpoint {
         self.connect_with(now, connect, transport)
     }
 
-    /// Like [`connect`](Self::connect), with transport settings of its own.
+    /// Like [`connect`](Self::connect), but with transport settings for this connection.
     ///
     /// # Errors
-    /// If TLS refuses its settings.
+    /// If TLS rejects its settings.
     pub fn connect_with(
         &mut self,
         now: Instant,
@@ -394,7 +395,7 @@ impl Endpoint {
         handle
     }
 
-    /// Takes what [`Connection::poll_endpoint_event`] gave.
+    /// Handles an event from [`Connection::poll_endpoint_event`].
     pub fn on_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
         let Some(known) = self.connections.get_mut(&handle) else {
             return;
@@ -430,8 +431,8 @@ impl Endpoint {
         }
     }
 
-    /// Forgets every connection: nobody serves them any more. Clients of them no longer
-    /// count.
+    /// Forgets every connection, when nobody serves them any more. Their clients no longer
+    /// count towards the limits.
     pub fn forget_all(&mut self) {
         let handles: Vec<ConnectionHandle> = self.connections.keys().copied().collect();
         for handle in handles {
@@ -449,8 +450,8 @@ impl Endpoint {
         }
     }
 
-    /// A packet of a connection we don't know: tell the peer so that it need
-    /// not wait for its timeout (RFC 9000 §10.3).
+    /// Answers a packet of an unknown connection with a stateless reset, so that the peer
+    /// need not wait for its timeout (RFC 9000 §10.3).
     fn reply_with_reset(
         &mut self,
         now: Instant,
@@ -458,7 +459,8 @@ impl Endpoint {
         dcid: &[u8],
         response: &mut Vec<u8>,
     ) -> Result<DatagramEvent, DropReason> {
-        // Of another length it is not one of ours, so that nobody has its token.
+        // A connection ID of another length is not one of ours, so nobody has a token for
+        // it.
         let ours = dcid.len() == self.cid_len && !dcid.is_empty();
         let size = wire::reset::size(datagram.len()).filter(|_| ours);
         let size = size.ok_or(DropReason::Unexpected)?;

@@ -11,7 +11,7 @@ fn started(cap: u16) -> MtuDiscovery {
     mtu
 }
 
-/// Probes over a path that carries `path` bytes; answers the sizes tried.
+/// Probes a path that carries `path` bytes. Returns the sizes tried.
 fn run(mtu: &mut MtuDiscovery, now: Instant, path: u16) -> Vec<u16> {
     let mut tried = Vec::new();
     while let Some(size) = mtu.next_probe(now) {
@@ -83,7 +83,7 @@ fn raise_timer_finds_a_larger_mtu() {
     assert_eq!(mtu.current(), 1452);
 }
 
-/// A timer in the past that nobody clears would be a busy loop.
+/// A timer in the past that is not cleared would cause a busy loop.
 #[test]
 fn raise_timer_is_cleared_once_it_fired() {
     let mut mtu = started(DEFAULT_MAX_MTU);
@@ -127,8 +127,8 @@ fn three_loss_bursts_are_a_black_hole_and_one_is_not() {
     assert!((1264..=1280).contains(&mtu.current()));
 }
 
-/// Trap: when only large packets vanish, nothing is acknowledged and so
-/// nothing declared lost; only the PTO shows it.
+/// When only large packets vanish, nothing is acknowledged, so nothing is declared lost;
+/// only the PTO reveals it.
 #[test]
 fn three_consecutive_ptos_are_a_black_hole() {
     let mut mtu = started(DEFAULT_MAX_MTU);
@@ -164,7 +164,7 @@ enum Step {
 }
 
 proptest! {
-    /// Every path's search ends within a step of the truth.
+    /// Every search ends within a step of the path's MTU.
     #[test]
     fn search_finds_the_mtu_of_any_path(path in MIN_MTU..=MAX_SIZE, cap in MIN_MTU..=MAX_SIZE) {
         let mut mtu = started(cap);
@@ -175,7 +175,7 @@ proptest! {
         prop_assert!(tried.len() <= 5 + 3 * 13);
     }
 
-    /// No order of events leaves the bounds, or a search with nothing to do.
+    /// No order of events leads outside the bounds, or to a search with nothing to do.
     #[test]
     fn size_stays_within_bounds_for_any_event_order(steps in proptest::collection::vec(prop_oneof![
         4 => Just(Step::Probe),
@@ -212,7 +212,7 @@ proptest! {
                 Step::Wait(secs) => now += secs,
             }
             prop_assert!((MIN_MTU..=limit).contains(&mtu.current()));
-            // Never waiting for a probe that is not on its way.
+            // It never waits for a probe that is not in flight.
             if let Phase::Searching { in_flight: Some(size), .. } = mtu.phase {
                 prop_assert_eq!(probe, Some(size));
             } else if mtu.next_probe(at(now)).is_none() {

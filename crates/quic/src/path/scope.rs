@@ -1,11 +1,12 @@
-//! How far an address reaches: where a peer may not lead us (RFC 9000 §21.5.6).
+//! The scope of addresses, and the addresses that a peer may not direct us to (RFC 9000
+//! §21.5.6).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// How far an address reaches, from nowhere to everywhere.
+/// The scope of an address, from narrow to wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
-    /// No address of one host: unspecified, multicast, broadcast, port 0.
+    /// Not the address of a single host: unspecified, multicast, broadcast, port 0.
     Invalid,
     /// This host.
     Host,
@@ -37,8 +38,8 @@ fn scope(address: SocketAddr) -> Scope {
     }
 }
 
-/// Whether a client at `from` may turn up at `to`: not at an address of the
-/// server's own host unless it was there, and not where nobody is.
+/// Returns whether a client at `from` may migrate to `to`. Not allowed are invalid
+/// addresses, and loopback addresses unless the client was at one.
 pub(crate) fn is_allowed_client_address(from: SocketAddr, to: SocketAddr) -> bool {
     match scope(to) {
         Scope::Invalid => false,
@@ -47,8 +48,8 @@ pub(crate) fn is_allowed_client_address(from: SocketAddr, to: SocketAddr) -> boo
     }
 }
 
-/// Whether a server at `from` may send its clients to `to`: nowhere that reaches
-/// less far than where it is, such as into the client's own network.
+/// Returns whether a server at `from` may direct its clients to `to`. Not allowed are
+/// addresses of a smaller scope than `from`, such as those in the client's own network.
 pub(crate) fn is_allowed_preferred_address(from: SocketAddr, to: SocketAddr) -> bool {
     scope(to) != Scope::Invalid && scope(to) >= scope(from)
 }

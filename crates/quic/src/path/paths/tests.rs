@@ -113,9 +113,9 @@ impl Bench {
             "expires" => {
                 let role = self.role;
                 for standby in self.paths.standby.iter_mut().flatten() {
-                    let spare = matches!(standby.purpose, StandbyRole::Retained { .. });
+                    let spare = matches!(standby.role, StandbyRole::Retained { .. });
                     if spare && letter(role, &standby.path) == at {
-                        standby.purpose = StandbyRole::Retained { until: NOW };
+                        standby.role = StandbyRole::Retained { until: NOW };
                     }
                 }
                 self.paths.on_timeout(NOW)
@@ -136,13 +136,13 @@ impl Bench {
         }
     }
 
-    /// `A` if A is proven, `B?A` if B is on trial and A the fallback, and who
-    /// stands by.
+    /// Describes the paths: `A` if A is active and validated, `B?A` if B is active and
+    /// unvalidated with A as fallback, then the standby paths.
     fn show(&self) -> String {
         let mut out = String::new();
-        for (path, place) in self.paths.roles() {
+        for (path, role) in self.paths.roles() {
             let name = letter(self.role, path);
-            match place {
+            match role {
                 PathRole::ActiveValidated => write!(out, "{name}"),
                 PathRole::ActiveUnvalidated => write!(out, "{name}?"),
                 PathRole::Fallback => write!(out, "{name}"),
@@ -235,7 +235,7 @@ fn table(role: Role, states: &[&str], events: &[&str]) -> String {
     out
 }
 
-/// Of two packets the one with the higher number says where the client is.
+/// The packet with the highest number determines where the client is.
 #[test]
 fn older_packet_does_not_change_active_path() {
     for state in SERVER_STATES {
@@ -248,7 +248,7 @@ fn older_packet_does_not_change_active_path() {
     }
 }
 
-/// An answer to a small challenge lifts the anti-amplification limit, and no more.
+/// An answer to a small challenge only lifts the anti-amplification limit.
 #[test]
 fn small_path_response_validates_address_but_not_path() {
     let mut bench = Bench::new(Role::Server);
@@ -262,7 +262,7 @@ fn small_path_response_validates_address_but_not_path() {
     assert_eq!(bench.show(), "B A:retained");
 }
 
-/// Numbers of paths are 32 bits, and begin again.
+/// Path IDs have 32 bits and start again.
 #[test]
 fn path_id_in_use_is_not_reused() {
     let mut bench = Bench::new(Role::Server).after("packet:B");

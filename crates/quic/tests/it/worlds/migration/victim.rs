@@ -262,7 +262,7 @@ impl Victim {
                     .iter()
                     .position(|&least| credit < least);
                 let running = match path.validation().state() {
-                    ValidationState::Running { address_proven } => Some(address_proven),
+                    ValidationState::Running { address_validated } => Some(address_validated),
                     ValidationState::Idle
                     | ValidationState::Validated
                     | ValidationState::Failed(_) => None,

@@ -242,9 +242,9 @@ impl Network {
                 Effect::Validated { id, .. } => {
                     assert!(self.account(id).proven, "{id:?} answered no challenge");
                 }
-                Effect::Activated { id, proven, .. } => {
+                Effect::Activated { id, validated, .. } => {
                     assert!(self.recovery.contains(&id), "{id:?} is unknown");
-                    assert_eq!(self.account(id).proven, proven, "{id:?}");
+                    assert_eq!(self.account(id).proven, validated, "{id:?}");
                     self.recovery_active = id;
                     self.cids.set_active(id);
                 }
@@ -437,10 +437,10 @@ impl Network {
                 let state = match validation.state() {
                     ValidationState::Idle => 0,
                     ValidationState::Running {
-                        address_proven: false,
+                        address_validated: false,
                     } => 1,
                     ValidationState::Running {
-                        address_proven: true,
+                        address_validated: true,
                     } => 2,
                     ValidationState::Validated => 3,
                     ValidationState::Failed(_) => 4,
