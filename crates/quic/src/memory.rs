@@ -12,7 +12,7 @@ pub(crate) const MAX_RETAINED_CAPACITY: usize = 4;
 #[inline]
 #[expect(
     clippy::arithmetic_side_effects,
-    reason = "they are allocated, in half the address space at most"
+    reason = "allocated memory is at most half the address space"
 )]
 const fn allocated<T>(items: usize) -> usize {
     items * size_of::<T>()

@@ -11,7 +11,7 @@ impl Connection {
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub fn buffered(&self) -> usize {
         let crypto = self.frames.spaces.iter().map(|space| space.crypto.memory());
@@ -24,7 +24,7 @@ impl Connection {
     #[inline]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub fn buffered_payload(&self) -> usize {
         self.frames.streams.buffered()

@@ -111,7 +111,10 @@ impl CryptoStream {
             && *first.start() <= send.base
         {
             let end = first.end().saturating_add(1);
-            debug_assert!(end <= send.end(), "the peer has more than was written");
+            debug_assert!(
+                end <= send.end(),
+                "the peer acknowledged more than was written"
+            );
             send.acked.subtract(0..=*first.end());
             let gone = distance(send.base, end).min(send.data.len());
             send.data.drain(..gone);
@@ -222,7 +225,7 @@ impl CryptoStream {
     /// copied out of its packet.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub(crate) fn memory(&self) -> usize {
         self.receive.buffered()

@@ -46,7 +46,7 @@ impl MemoryUsage {
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub const fn total(&self) -> usize {
         let Self {
@@ -118,7 +118,7 @@ impl Connection {
     /// scratch space.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     fn events_memory(&self) -> usize {
         let closing = match &self.lifecycle.state {

@@ -90,7 +90,7 @@ impl Network {
     #[inline]
     #[expect(
         clippy::expect_used,
-        reason = "recovery gets its first path at the start, and loses none but those that `Paths` gives up, never the active one"
+        reason = "recovery has every path in `Paths`, which never removes the active one"
     )]
     pub(super) fn active_recovery(&self) -> &PathRecovery {
         let active = self.recovery.path(self.paths.active_id());

@@ -32,9 +32,9 @@ impl<T: Default> Deref for Reusable<T> {
 
 impl<T: Default> DerefMut for Reusable<T> {
     #[inline]
-    #[expect(clippy::expect_used, reason = "made one line above")]
+    #[expect(clippy::expect_used, reason = "created one line above")]
     fn deref_mut(&mut self) -> &mut T {
         self.0.get_or_init(Box::default);
-        self.0.get_mut().expect("made above")
+        self.0.get_mut().expect("created above")
     }
 }

@@ -50,9 +50,9 @@ impl SilenceTimer {
     pub(super) fn restart(&mut self, now: Instant, waits: bool, pto: impl FnOnce() -> Duration) {
         self.at = None;
         if waits && self.pings < MAX_PINGS {
-            let patience = MIN_SILENCE.max(pto().saturating_mul(MIN_SILENCE_PTOS));
+            let silence = MIN_SILENCE.max(pto().saturating_mul(MIN_SILENCE_PTOS));
             let doubled = 2_u32.saturating_pow(u32::from(self.pings));
-            self.at = Some(now + patience.saturating_mul(doubled));
+            self.at = Some(now + silence.saturating_mul(doubled));
         }
     }
 

@@ -199,7 +199,7 @@ impl Tls {
     /// Returns the bytes allocated, without TLS itself, whose library does not report them.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub(crate) fn memory(&self) -> usize {
         let remembered = self.remembered.as_deref().map_or(0, |parameters| {

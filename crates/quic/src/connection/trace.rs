@@ -106,7 +106,7 @@ impl Trace {
     #[inline]
     pub(super) fn emit<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
         if let Some(sink) = &mut self.0 {
-            debug_assert!(sink.started, "calls from outside begin the trace");
+            debug_assert!(sink.started, "every public method starts the trace");
             sink.emit(now, &event());
         }
     }

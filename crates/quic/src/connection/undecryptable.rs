@@ -26,7 +26,7 @@ pub(crate) struct Undecryptable {
 #[derive(Debug, Default)]
 #[expect(
     clippy::box_collection,
-    reason = "most connections never have any: a pointer is all it should take"
+    reason = "most connections never have any, so this should be no larger than a pointer"
 )]
 pub(crate) struct UndecryptablePackets(Option<Box<Vec<Undecryptable>>>);
 
@@ -101,7 +101,7 @@ impl UndecryptablePackets {
     /// Returns the bytes allocated.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub(crate) fn memory(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {

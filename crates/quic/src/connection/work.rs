@@ -38,8 +38,8 @@ pub(crate) const LARGE_DATA: usize = 128;
 /// lost one by one.
 const FREE_RANGES: u64 = 64;
 
-/// Further ranges per unit. Each takes decoding two integers and looking up packets that
-/// are no longer known.
+/// Ranges per unit in a frame with more. Each takes decoding two integers and looking up
+/// packets that are no longer known.
 const RANGES_PER_UNIT: u64 = 8;
 
 /// The cost of a frame in units of about the work of looking up a stream.

@@ -228,7 +228,7 @@ impl Endpoint {
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub fn memory(&self) -> usize {
         let known = self.connections.values();

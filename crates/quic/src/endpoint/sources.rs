@@ -162,7 +162,7 @@ impl Sources {
     /// Locks the table that has all accounts of a source.
     #[expect(
         clippy::indexing_slicing,
-        reason = "a remainder is less than what it was divided by"
+        reason = "a remainder is less than its divisor"
     )]
     fn table(&self, source: Source) -> MutexGuard<'_, Table> {
         let hash = match source {
