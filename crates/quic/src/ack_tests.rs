@@ -122,7 +122,7 @@ fn single_packet_is_acknowledged_after_max_ack_delay() {
 
 /// Trap: a deadline in the past returned repeatedly is a busy loop.
 #[test]
-fn ack_timer_that_fired_leaves_no_deadline_in_the_past() {
+fn no_deadline_is_in_the_past() {
     let mut space = Space::data();
     space.data_packet(0);
     space.policy.handle_timeout(at(24));
@@ -262,7 +262,7 @@ proptest! {
     /// Trap: data unacknowledged and no timer is silence. Whatever arrives:
     /// an ack-eliciting packet waits only with an ACK due or a timer.
     #[test]
-    fn ack_eliciting_packet_always_has_an_ack_due_or_a_timer(
+    fn ack_eliciting_packets_always_have_a_timer(
         steps in proptest::collection::vec((0..50_u64, any::<bool>(), 0..4_u8), 0..100),
         threshold in 0..5_u64,
         reordering in 0..5_u64,

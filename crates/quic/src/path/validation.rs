@@ -295,7 +295,7 @@ mod tests {
 
     /// The first packet on a new path carries PATH_CHALLENGE.
     #[test]
-    fn challenge_is_due_as_soon_as_validation_starts() {
+    fn first_packet_on_new_path_carries_path_challenge() {
         assert!(!PathValidation::new().challenge_due(at(0)));
         assert!(started().challenge_due(at(0)));
         assert_eq!(started().next_timeout(), Some(at(0)));
