@@ -1,6 +1,5 @@
-//! When to acknowledge what was received (RFC 9000 §13.2,
-//! draft-ietf-quic-ack-frequency). What was received is another matter: the
-//! ranges live elsewhere.
+//! When to send acknowledgements (RFC 9000 §13.2, draft-ietf-quic-ack-frequency). Which
+//! packets were received is recorded elsewhere.
 
 use core::time::Duration;
 
@@ -9,13 +8,13 @@ use crate::error::{Code, TransportError};
 use crate::path::ecn::EcnCounts;
 use crate::time::Instant;
 
-/// Our max_ack_delay unless configured (RFC 9000 §18.2).
-pub const DEFAULT_MAX_ACK_DELAY: Duration = Duration::from_millis(25);
+/// Default max_ack_delay (RFC 9000 §18.2).
+pub(crate) const DEFAULT_MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
-/// Ack-eliciting packets that make an ACK due (RFC 9000 §13.2.2).
-pub const DEFAULT_ACK_THRESHOLD: u64 = 2;
+/// Default number of ack-eliciting packets after which an ACK is due (RFC 9000 §13.2.2).
+pub(crate) const DEFAULT_ACK_THRESHOLD: u64 = 2;
 
-/// A requested delay from here on is invalid (RFC 9000 §18.2).
+/// Requested delays of this length or more are invalid (RFC 9000 §18.2).
 const INVALID_ACK_DELAY: Duration = Duration::from_millis(1 << 14);
 
 /// The ECN field of a received IP packet (RFC 3168 §5).
@@ -32,13 +31,13 @@ pub enum ReceivedEcn {
     Ce,
 }
 
-/// A packet that was decrypted and is no duplicate.
+/// An authentic packet that is not a duplicate.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceivedPacket {
+pub(crate) struct ReceivedPacket {
     /// Its packet number.
     pub number: u64,
-    /// Whether it holds a frame other than ACK, PADDING and CONNECTION_CLOSE
-    /// (RFC 9002 §2).
+    /// Whether it contains a frame other than ACK, PADDING and CONNECTION_CLOSE (RFC 9002
+    /// §2).
     pub ack_eliciting: bool,
     /// The ECN field of its datagram.
     pub ecn: ReceivedEcn,
@@ -48,55 +47,53 @@ pub struct ReceivedPacket {
 
 /// An ACK_FREQUENCY frame (draft-ietf-quic-ack-frequency, type 0xaf).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AckFrequency {
-    /// Frames whose number is not above the highest so far are ignored.
+pub(crate) struct AckFrequency {
+    /// Frames whose sequence number is not higher than all before are ignored.
     pub sequence: u64,
-    /// Ack-eliciting packets that may go without an ACK.
+    /// Ack-eliciting packets that may remain without an ACK.
     pub ack_eliciting_threshold: u64,
     /// Requested max_ack_delay in microseconds.
     pub max_ack_delay_us: u64,
-    /// Distance at which a missing packet asks for an ACK at once; 0 never.
+    /// Reordering distance at which a missing packet makes an ACK due at once; 0 = never.
     pub reordering_threshold: u64,
 }
 
 /// The acknowledgment policy of one packet number space.
 ///
-/// The decision is taken once per batch: tell [`AckPolicy::on_packet`] of all
-/// packets that one receive call brought, then ask [`AckPolicy::is_due`]. A
-/// train of 60 packets so costs one ACK frame, not thirty
-/// (RFC 9000 §13.2.1; draft §6.4).
+/// The decision is made once per batch: call [`AckPolicy::on_packet`] for all packets of
+/// one receive call, then [`AckPolicy::is_due`]. A train of 60 packets then costs one ACK
+/// frame instead of thirty (RFC 9000 §13.2.1; draft §6.4).
 #[derive(Clone, Debug)]
-pub struct AckPolicy {
+pub(crate) struct AckPolicy {
     /// Initial and Handshake packets are never delayed (RFC 9000 §13.2.1).
     always_immediate: bool,
-    /// Ack-eliciting packets that make an ACK due, at least 1.
+    /// Ack-eliciting packets after which an ACK is due, at least 1.
     threshold: u64,
     max_delay: Duration,
-    /// Least delay we told the peer it may request (min_ack_delay).
+    /// Shortest delay that the peer may request (our min_ack_delay).
     min_delay: Duration,
     reordering_threshold: u64,
     frequency_sequence: Option<u64>,
 
     /// Ack-eliciting packets since the last ACK.
     eliciting: u64,
-    /// Any packet since the last ACK.
-    news: bool,
     immediate: bool,
     /// Arrival of the first ack-eliciting packet since the last ACK.
     waiting_since: Option<Instant>,
     largest: Option<(u64, Instant)>,
     largest_eliciting: Option<u64>,
     largest_acked: Option<u64>,
-    /// A number was skipped since the largest ack-eliciting packet.
+    /// A packet number is missing since the largest ack-eliciting packet.
     gap: bool,
     previous_ce: bool,
     counts: EcnCounts,
 }
 
 impl AckPolicy {
-    /// For the Initial or the Handshake space: at once, always.
+    /// Creates the policy of the Initial or Handshake space, where every ack-eliciting
+    /// packet is acknowledged at once.
     #[must_use]
-    pub fn immediate() -> Self {
+    pub(crate) fn immediate() -> Self {
         Self {
             always_immediate: true,
             threshold: 1,
@@ -104,10 +101,10 @@ impl AckPolicy {
         }
     }
 
-    /// For the application data space, with the max_ack_delay and the
-    /// min_ack_delay that our transport parameters announce.
+    /// Creates the policy of the application data space, with the max_ack_delay and
+    /// min_ack_delay of our transport parameters.
     #[must_use]
-    pub fn delayed(max_ack_delay: Duration, min_ack_delay: Duration) -> Self {
+    pub(crate) fn delayed(max_ack_delay: Duration, min_ack_delay: Duration) -> Self {
         Self {
             always_immediate: false,
             threshold: DEFAULT_ACK_THRESHOLD,
@@ -116,7 +113,6 @@ impl AckPolicy {
             reordering_threshold: 1,
             frequency_sequence: None,
             eliciting: 0,
-            news: false,
             immediate: false,
             waiting_since: None,
             largest: None,
@@ -128,20 +124,22 @@ impl AckPolicy {
         }
     }
 
-    /// The same with another number of ack-eliciting packets that make an ACK
-    /// due; at least 1.
+    /// Sets the number of ack-eliciting packets after which an ACK is due; at least 1.
     #[must_use]
-    pub fn with_threshold(mut self, packets: u64) -> Self {
+    pub(crate) fn with_threshold(mut self, packets: u64) -> Self {
         self.threshold = packets.max(1);
         self
     }
 
-    /// A packet was received. `first_missing(n)` answers the lowest number from
-    /// `n` on that has not been received, this packet counted as received; it
-    /// is asked only after a peer requested a reordering threshold above 1.
-    pub fn on_packet(&mut self, packet: ReceivedPacket, first_missing: impl FnOnce(u64) -> u64) {
+    /// Handles a received packet. `first_missing(n)` returns the lowest number from `n` on
+    /// that has not been received, counting this packet as received. It is called only if
+    /// the peer requested a reordering threshold above 1.
+    pub(crate) fn on_packet(
+        &mut self,
+        packet: ReceivedPacket,
+        first_missing: impl FnOnce(u64) -> u64,
+    ) {
         self.count(packet.ecn);
-        self.news = true;
         let ce_begins = packet.ecn == ReceivedEcn::Ce && !self.previous_ce;
         self.previous_ce = packet.ecn == ReceivedEcn::Ce;
 
@@ -167,18 +165,18 @@ impl AckPolicy {
         }
     }
 
-    /// An IMMEDIATE_ACK frame was received.
-    pub fn on_immediate_ack(&mut self) {
+    /// Handles an IMMEDIATE_ACK frame.
+    pub(crate) fn on_immediate_ack(&mut self) {
         self.immediate = true;
     }
 
-    /// An ACK_FREQUENCY frame was received; true if it is newer than the last
-    /// and now holds.
+    /// Handles an ACK_FREQUENCY frame. Returns whether it is newer than the last one and
+    /// now applies.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if the delay is below our min_ack_delay or is 2^14 ms
-    /// or more.
-    pub fn on_ack_frequency(&mut self, frame: AckFrequency) -> Result<bool, TransportError> {
+    /// PROTOCOL_VIOLATION if the delay is shorter than our min_ack_delay, or is 2^14 ms or
+    /// more.
+    pub(crate) fn on_ack_frequency(&mut self, frame: AckFrequency) -> Result<bool, TransportError> {
         let delay = Duration::from_micros(frame.max_ack_delay_us);
         if delay < self.min_delay || delay >= INVALID_ACK_DELAY {
             return Err(TransportError::new(
@@ -190,86 +188,68 @@ impl AckPolicy {
             return Ok(false);
         }
         self.frequency_sequence = Some(frame.sequence);
-        // The frame counts packets that may wait, we the one that may not.
+        // The frame counts the packets that may wait, `threshold` includes the one that may
+        // not.
         self.threshold = frame.ack_eliciting_threshold.saturating_add(1);
         self.max_delay = delay;
         self.reordering_threshold = frame.reordering_threshold;
         Ok(true)
     }
 
-    /// Whether an ACK frame has to be sent now, alone if need be. ACKs are
-    /// neither paced nor congestion controlled.
+    /// Returns whether an ACK frame must be sent now, in a packet of its own if necessary.
+    /// ACKs are neither paced nor congestion controlled.
     #[must_use]
-    pub fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.immediate
             || self.eliciting >= self.threshold
             || self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Whether an ACK frame should join a packet that is sent for another
-    /// reason: an ack-eliciting packet waits (RFC 9000 §13.2.1).
+    /// Returns whether an ACK frame should be added to a packet that is sent for another
+    /// reason: an ack-eliciting packet is waiting for it (RFC 9000 §13.2.1).
     #[must_use]
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.immediate || self.eliciting > 0
     }
 
-    /// Whether anything has been received since the last ACK, be it only ACKs.
+    /// Returns when an ACK becomes due by time. `None` if none is needed, or if one is due
+    /// already: that waits for the next transmit, not for a timer.
     #[must_use]
-    pub fn has_news(&self) -> bool {
-        self.news
-    }
-
-    /// When an ACK becomes due by time. `None` if nothing waits, and if one is
-    /// due already: then it waits for the next transmit, not for a timer.
-    #[must_use]
-    pub fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.immediate || self.eliciting >= self.threshold {
             return None;
         }
         self.deadline()
     }
 
-    /// The timer fired: from now on the ACK is due, and the timer is gone.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// Makes the ACK due if its time has come, which also clears the timer.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             self.immediate = true;
         }
     }
 
-    /// An ACK frame with all that was received has left.
-    pub fn on_ack_sent(&mut self) {
+    /// Records that an ACK frame with everything received was sent.
+    pub(crate) fn on_ack_sent(&mut self) {
         self.eliciting = 0;
-        self.news = false;
         self.immediate = false;
         self.waiting_since = None;
         self.largest_acked = self.largest.map(|(largest, _)| largest);
     }
 
-    /// For the ACK Delay field: how long the largest packet has been waiting,
-    /// for its keys too (RFC 9000 §13.2.5). Initial and Handshake packets are
-    /// acknowledged at once, but a flight may arrive before its keys.
+    /// Returns the value of the ACK Delay field: how long the largest packet has been
+    /// waiting, including for its keys (RFC 9000 §13.2.5). Initial and Handshake packets
+    /// are acknowledged at once, but may arrive before their keys.
     #[must_use]
-    pub fn ack_delay(&self, now: Instant) -> Duration {
+    pub(crate) fn ack_delay(&self, now: Instant) -> Duration {
         self.largest.map_or(Duration::ZERO, |(_, at)| now - at)
     }
 
-    /// The largest packet number received.
+    /// Returns the ECN counts for the ACK frame; `None` if no mark ever arrived, then the
+    /// frame has none (RFC 9000 §13.4.1).
     #[must_use]
-    pub fn largest(&self) -> Option<u64> {
-        self.largest.map(|(largest, _)| largest)
-    }
-
-    /// The counts for the ACK frame; `None` if no mark has ever arrived, then
-    /// the frame goes without (RFC 9000 §13.4.1).
-    #[must_use]
-    pub fn ecn_counts(&self) -> Option<EcnCounts> {
+    pub(crate) fn ecn_counts(&self) -> Option<EcnCounts> {
         (self.counts != EcnCounts::default()).then_some(self.counts)
-    }
-
-    /// The delay that now holds; the peer's PTO counts on it.
-    #[must_use]
-    pub fn max_ack_delay(&self) -> Duration {
-        self.max_delay
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -285,8 +265,8 @@ impl AckPolicy {
         }
     }
 
-    /// By default every CE; where the peer asked for fewer ACKs, the first of a
-    /// run (draft §6.3).
+    /// Returns whether a CE mark makes an ACK due: every mark by default; only the first of
+    /// a run if the peer asked for fewer ACKs (draft §6.3).
     fn ce_is_urgent(&self, ecn: ReceivedEcn, begins: bool) -> bool {
         if self.threshold > DEFAULT_ACK_THRESHOLD {
             begins
@@ -295,8 +275,8 @@ impl AckPolicy {
         }
     }
 
-    /// Whether the ack-eliciting packet `number` reveals a loss or a spurious
-    /// one that the peer can act upon (RFC 9000 §13.2.1; draft §6.2).
+    /// Returns whether the ack-eliciting packet `number` reveals a loss, or a spurious one,
+    /// that the peer can act upon (RFC 9000 §13.2.1; draft §6.2).
     fn reordering_is_urgent(&self, number: u64, first_missing: impl FnOnce(u64) -> u64) -> bool {
         match self.reordering_threshold {
             0 => false,

@@ -1,12 +1,12 @@
-//! Counters and sums. They stop at their top, which 64 bits don't reach, instead of
-//! wrapping or panicking.
+//! Saturating counters and sums. Instead of wrapping or panicking they stop at their
+//! maximum, which 64 bits do not reach in practice.
 
 /// A counter.
 pub(crate) trait Count {
-    /// Counts `more`.
+    /// Adds `more`.
     fn count(&mut self, more: u64);
 
-    /// Counts one.
+    /// Adds one.
     #[inline]
     fn count_one(&mut self) {
         self.count(1);
@@ -20,23 +20,23 @@ impl Count for u64 {
     }
 }
 
-/// A sum of parts that change one at a time.
-pub(crate) trait Rebook {
-    /// One part, which was `before` in the sum, is `after` now.
-    fn rebook(&mut self, before: Self, after: Self);
+/// A sum whose parts change one at a time.
+pub(crate) trait RunningTotal {
+    /// Replaces a part of the sum, `before`, by `after`.
+    fn replace_part(&mut self, before: Self, after: Self);
 }
 
-impl Rebook for u64 {
+impl RunningTotal for u64 {
     #[inline]
-    fn rebook(&mut self, before: Self, after: Self) {
+    fn replace_part(&mut self, before: Self, after: Self) {
         debug_assert!(before <= *self, "{before} is no part of {self}");
         *self = self.saturating_sub(before).saturating_add(after);
     }
 }
 
-impl Rebook for usize {
+impl RunningTotal for usize {
     #[inline]
-    fn rebook(&mut self, before: Self, after: Self) {
+    fn replace_part(&mut self, before: Self, after: Self) {
         debug_assert!(before <= *self, "{before} is no part of {self}");
         *self = self.saturating_sub(before).saturating_add(after);
     }

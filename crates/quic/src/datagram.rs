@@ -10,15 +10,15 @@ use crate::error::{Code, TransportError};
 use crate::memory;
 use crate::wire::cursor::varint_len;
 
-/// Bytes of a frame before its data when the Length field is left out.
+/// Bytes of a frame before its data when the Length field is omitted.
 const TYPE_LEN: usize = 1;
 
-/// Bound of a queue; reached when either is.
+/// The limits of a queue, which is full when either is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimits {
-    /// Most bytes of data, frames not counted.
+pub(crate) struct QueueLimits {
+    /// Most bytes of data, frame headers not counted.
     pub bytes: usize,
-    /// Most messages, so that empty ones are bounded too.
+    /// Most messages, so that empty messages are bounded too.
     pub count: usize,
 }
 
@@ -31,36 +31,29 @@ impl Default for QueueLimits {
     }
 }
 
-/// What to do with a message for which there is no room.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenFull {
-    /// Tell the caller, who can wait until there is room.
-    #[default]
-    Refuse,
-    /// Make room: a newer message is worth more than an old one.
-    DropOldest,
-}
-
-/// Why a message was not taken.
+/// The reason why a message was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendDatagramError {
     /// The peer does not accept DATAGRAM frames.
     Unsupported,
-    /// The message fits no packet on this path, or exceeds what the peer takes.
+    /// The message does not fit into a packet on this path, or exceeds the peer's limit.
     TooLarge {
-        /// Largest message that could be sent now, in bytes.
+        /// Size in bytes of the largest message that can be sent now.
         max: usize,
     },
-    /// The queue is full; try again when it is writable.
+    /// The queue is full. Try again when it is writable.
     Full,
 }
 
 impl fmt::Display for SendDatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unsupported => f.write_str("the peer does not accept datagrams"),
+            Self::Unsupported => f.write_str("the peer does not accept DATAGRAM frames"),
             Self::TooLarge { max } => {
-                write!(f, "datagram too large: at most {max} bytes fit now")
+                write!(
+                    f,
+                    "datagram too large: at most {max} bytes fit into a packet now"
+                )
             }
             Self::Full => f.write_str("the queue of outgoing datagrams is full"),
         }
@@ -100,9 +93,9 @@ impl Queue {
         self.messages.shrink_to_fit();
     }
 
-    /// Bytes of the messages and of the queue itself.
+    /// Returns the bytes of the messages and of the queue itself.
     fn memory(&self) -> usize {
-        self.bytes.saturating_add(memory::ring(&self.messages))
+        self.bytes.saturating_add(memory::vec_deque(&self.messages))
     }
 
     fn pop(&mut self) -> Option<Bytes> {
@@ -111,10 +104,10 @@ impl Queue {
         Some(message)
     }
 
-    /// Drops the oldest until `len` bytes have room, and answers how many, and how
-    /// many of them were shorter than `small` bytes.
-    fn make_room(&mut self, len: usize, small: usize) -> Dropped {
-        let mut dropped = Dropped::default();
+    /// Drops the oldest messages until there is room for `len` bytes. Counts those dropped,
+    /// and among them those shorter than `small` bytes.
+    fn make_room(&mut self, len: usize, small: usize) -> DroppedMessages {
+        let mut dropped = DroppedMessages::default();
         while !self.has_room(len)
             && let Some(message) = self.pop()
         {
@@ -126,29 +119,28 @@ impl Queue {
     }
 }
 
-/// Messages that made room for others.
+/// Counts of messages dropped to make room for others.
 #[derive(Clone, Copy, Debug, Default)]
-struct Dropped {
+struct DroppedMessages {
     all: u64,
     small: u32,
 }
 
-/// A message that goes into the packet being built.
+/// A message for the packet being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutgoingDatagram {
+pub(crate) struct OutgoingDatagram {
     /// The message.
     pub data: Bytes,
-    /// Whether the frame carries its length (type 0x31). Without (0x30) it
-    /// reaches to the end of the packet and must be the last frame.
+    /// Whether the frame has a Length field (type 0x31). Without it (0x30), the message
+    /// extends to the end of the packet and must be the last frame.
     pub explicit_length: bool,
 }
 
-/// Messages on their way to the peer.
+/// The queue of messages to send.
 #[derive(Debug)]
-pub struct DatagramSender {
+pub(crate) struct DatagramSender {
     queue: Queue,
-    when_full: WhenFull,
-    /// The peer's max_datagram_frame_size; 0 is no support.
+    /// The peer's max_datagram_frame_size; 0 = not supported.
     peer_limit: u64,
     dropped: u64,
     refused: bool,
@@ -156,12 +148,11 @@ pub struct DatagramSender {
 }
 
 impl DatagramSender {
-    /// An empty queue towards a peer that accepts nothing yet.
+    /// Creates an empty queue for a peer that accepts no DATAGRAM frames yet.
     #[must_use]
-    pub fn new(limits: QueueLimits, when_full: WhenFull) -> Self {
+    pub(crate) fn new(limits: QueueLimits) -> Self {
         Self {
             queue: Queue::new(limits),
-            when_full,
             peer_limit: 0,
             dropped: 0,
             refused: false,
@@ -169,55 +160,44 @@ impl DatagramSender {
         }
     }
 
-    /// The peer's max_datagram_frame_size transport parameter, 0 if absent; for
-    /// 0-RTT the remembered one (RFC 9221 §3).
-    pub fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
+    /// Sets the peer's max_datagram_frame_size, 0 if the parameter is absent. For 0-RTT,
+    /// this is the remembered value (RFC 9221 §3).
+    pub(crate) fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
         self.peer_limit = max_datagram_frame_size;
     }
 
-    /// Largest message that a packet with `room` bytes for frames can carry;
-    /// `None` if the peer accepts none.
+    /// Returns the size of the largest message that a packet with `room` bytes for frames
+    /// can carry; `None` if the peer does not accept DATAGRAM frames.
     #[must_use]
-    pub fn max_size(&self, room: usize) -> Option<usize> {
+    pub(crate) fn max_size(&self, room: usize) -> Option<usize> {
         let limit = usize::try_from(self.peer_limit).unwrap_or(usize::MAX);
         room.min(limit).checked_sub(TYPE_LEN).filter(|_| limit > 0)
     }
 
-    /// Queues a message. `room` is what a packet of full size on the current
-    /// path has for frames.
+    /// Queues a message. `room` is the number of bytes for frames in a full packet on the
+    /// active path.
     ///
     /// # Errors
-    /// See [`SendDatagramError`]. After `Full`, [`DatagramSender::take_writable`]
-    /// tells when to try again.
-    pub fn send(&mut self, data: Bytes, room: usize) -> Result<(), SendDatagramError> {
+    /// See [`SendDatagramError`]. After `Full`, [`DatagramSender::take_writable`] says when
+    /// to try again.
+    pub(crate) fn send(&mut self, data: Bytes, room: usize) -> Result<(), SendDatagramError> {
         let max = self.max_size(room).ok_or(SendDatagramError::Unsupported)?;
         let max = max.min(self.queue.limits.bytes);
         if data.len() > max {
             return Err(SendDatagramError::TooLarge { max });
         }
-        match self.when_full {
-            WhenFull::Refuse if !self.queue.has_room(data.len()) => {
-                self.refused = true;
-                return Err(SendDatagramError::Full);
-            }
-            WhenFull::Refuse => {}
-            WhenFull::DropOldest => {
-                let dropped = self.queue.make_room(data.len(), 0);
-                self.dropped.count(dropped.all);
-            }
-        }
-        // A count limit of 0 has room for nothing.
         if !self.queue.has_room(data.len()) {
+            self.refused = true;
             return Err(SendDatagramError::Full);
         }
         self.queue.push(data);
         Ok(())
     }
 
-    /// The next message if it fits in the `room` bytes left of a packet that
-    /// had `full_room`. A message that fits no packet any more, because the
-    /// path's MTU shrank, is dropped and counted instead of blocking the rest.
-    pub fn pop(&mut self, room: usize, full_room: usize) -> Option<OutgoingDatagram> {
+    /// Takes the next message if it fits into `room`, the bytes left of a packet that had
+    /// `full_room`. A message that no longer fits into any packet, because the path's MTU
+    /// shrank, is dropped and counted, so that it does not block the queue.
+    pub(crate) fn pop(&mut self, room: usize, full_room: usize) -> Option<OutgoingDatagram> {
         let max = self.max_size(full_room).unwrap_or(0);
         while self.queue.messages.front().is_some_and(|m| m.len() > max) {
             self.take_front();
@@ -236,37 +216,40 @@ impl DatagramSender {
         })
     }
 
-    /// Whether a message waits.
+    /// Returns whether no message is queued.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.messages.is_empty()
     }
 
-    /// Gives back the memory that is held for reuse.
-    pub fn release_memory(&mut self) {
+    /// Frees memory that is kept for reuse.
+    pub(crate) fn release_memory(&mut self) {
         self.queue.release_memory();
     }
 
-    /// Bytes of the messages that wait, and of the queue.
+    /// Returns the bytes of the queued messages and of the queue.
     #[must_use]
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
     }
 
-    /// Drops what waits and takes nothing more.
-    pub fn abandon(&mut self) {
-        *self = Self::new(self.queue.limits, self.when_full);
+    /// Discards queued messages and accepts no more.
+    pub(crate) fn abandon(&mut self) {
+        *self = Self {
+            dropped: self.dropped,
+            ..Self::new(self.queue.limits)
+        };
     }
 
-    /// True once after a refused caller could try again.
-    pub fn take_writable(&mut self) -> bool {
+    /// Returns true once after there is room again for a rejected caller.
+    pub(crate) fn take_writable(&mut self) -> bool {
         core::mem::take(&mut self.writable)
     }
 
-    /// Messages dropped: too old ([`WhenFull::DropOldest`]) or too large for a
-    /// path that shrank.
+    /// Returns the number of messages dropped because they were too large for a path whose
+    /// MTU shrank.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 
@@ -277,23 +260,23 @@ impl DatagramSender {
     }
 }
 
-/// Messages from the peer that the application has not fetched.
+/// The queue of received messages that the application has not read.
 ///
-/// Charged by their length: the caller copies a message that would pin a much
-/// larger receive buffer.
+/// Messages are accounted by their length; the caller copies a message that would otherwise
+/// keep a much larger receive buffer alive.
 #[derive(Debug)]
-pub struct DatagramReceiver {
+pub(crate) struct DatagramReceiver {
     queue: Queue,
-    /// Our max_datagram_frame_size; 0 is no support.
+    /// Our max_datagram_frame_size; 0 = not supported.
     limit: u64,
     dropped: u64,
     readable: bool,
 }
 
 impl DatagramReceiver {
-    /// An empty queue. `max_datagram_frame_size` is what we announced.
+    /// Creates an empty queue. `max_datagram_frame_size` is the value that we announced.
     #[must_use]
-    pub fn new(limits: QueueLimits, max_datagram_frame_size: u64) -> Self {
+    pub(crate) fn new(limits: QueueLimits, max_datagram_frame_size: u64) -> Self {
         Self {
             queue: Queue::new(limits),
             limit: max_datagram_frame_size,
@@ -302,13 +285,13 @@ impl DatagramReceiver {
         }
     }
 
-    /// A DATAGRAM frame of `frame_len` bytes, type and length included. When
-    /// there is no room the oldest go, as RFC 9221 §5.3 allows. Answers how many
-    /// messages shorter than `small` bytes were dropped for it, or with it.
+    /// Handles a DATAGRAM frame of `frame_len` bytes, including type and length. If the
+    /// queue is full, the oldest messages are dropped, as RFC 9221 §5.3 allows. Returns how
+    /// many messages shorter than `small` bytes were dropped.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if we announced none or smaller ones (RFC 9221 §3).
-    pub fn on_frame(
+    /// PROTOCOL_VIOLATION if the frame exceeds our max_datagram_frame_size (RFC 9221 §3).
+    pub(crate) fn on_frame(
         &mut self,
         data: Bytes,
         frame_len: usize,
@@ -333,35 +316,39 @@ impl DatagramReceiver {
         Ok(dropped.small)
     }
 
-    /// Gives back the memory that is held for reuse.
-    pub fn release_memory(&mut self) {
+    /// Frees memory that is kept for reuse.
+    pub(crate) fn release_memory(&mut self) {
         self.queue.release_memory();
     }
 
-    /// Bytes of the messages that wait, and of the queue.
+    /// Returns the bytes of the queued messages and of the queue.
     #[must_use]
-    pub fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         self.queue.memory()
     }
 
-    /// Drops what waits.
-    pub fn abandon(&mut self) {
-        *self = Self::new(self.queue.limits, self.limit);
+    /// Discards queued messages.
+    pub(crate) fn abandon(&mut self) {
+        *self = Self {
+            dropped: self.dropped,
+            ..Self::new(self.queue.limits, self.limit)
+        };
     }
 
-    /// The oldest message.
-    pub fn recv(&mut self) -> Option<Bytes> {
+    /// Takes the oldest message.
+    pub(crate) fn recv(&mut self) -> Option<Bytes> {
         self.queue.pop()
     }
 
-    /// True once after the queue ceased to be empty.
-    pub fn take_readable(&mut self) -> bool {
+    /// Returns true once after the queue stopped being empty.
+    pub(crate) fn take_readable(&mut self) -> bool {
         core::mem::take(&mut self.readable)
     }
 
-    /// Messages dropped because the application did not fetch them in time.
+    /// Returns the number of messages dropped because the application did not read them in
+    /// time.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
+    pub(crate) fn dropped(&self) -> u64 {
         self.dropped
     }
 }

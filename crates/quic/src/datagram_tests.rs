@@ -10,15 +10,15 @@ fn message(n: u8, len: usize) -> Bytes {
     Bytes::from(vec![n; len])
 }
 
-fn sender(when_full: WhenFull) -> DatagramSender {
-    let mut sender = DatagramSender::new(SMALL, when_full);
+fn sender() -> DatagramSender {
+    let mut sender = DatagramSender::new(SMALL);
     sender.set_peer_limit(65_535);
     sender
 }
 
 #[test]
-fn a_peer_without_support_is_told_apart() {
-    let mut sender = DatagramSender::new(SMALL, WhenFull::Refuse);
+fn datagram_to_peer_without_support_is_rejected_as_unsupported() {
+    let mut sender = DatagramSender::new(SMALL);
     assert_eq!(sender.max_size(1_000), None);
     assert_eq!(
         sender.send(message(0, 1), 1_000),
@@ -27,8 +27,8 @@ fn a_peer_without_support_is_told_apart() {
 }
 
 #[test]
-fn too_large_names_the_largest() {
-    let mut sender = sender(WhenFull::Refuse);
+fn too_large_error_states_the_largest_size() {
+    let mut sender = sender();
     let too_large = |max| Err(SendDatagramError::TooLarge { max });
     assert_eq!(sender.send(message(0, 50), 50), too_large(49));
     assert_eq!(sender.send(message(0, 49), 50), Ok(()));
@@ -39,8 +39,8 @@ fn too_large_names_the_largest() {
 }
 
 #[test]
-fn a_refused_caller_is_woken_once() {
-    let mut sender = sender(WhenFull::Refuse);
+fn rejected_sender_is_notified_once_when_there_is_room() {
+    let mut sender = sender();
     sender.send(message(1, 60), 1_000).unwrap();
     assert!(!sender.take_writable());
     assert_eq!(
@@ -58,23 +58,8 @@ fn a_refused_caller_is_woken_once() {
 }
 
 #[test]
-fn the_newest_survive_and_the_rest_is_counted() {
-    let mut sender = sender(WhenFull::DropOldest);
-    for n in 0..7 {
-        sender.send(message(n, 10), 1_000).unwrap();
-    }
-    sender.send(message(7, 75), 1_000).unwrap();
-    assert_eq!(sender.dropped(), 5);
-    let left: Vec<_> = core::iter::from_fn(|| sender.pop(1_000, 1_000))
-        .map(|d| d.data[0])
-        .collect();
-    assert_eq!(left, [5, 6, 7]);
-    assert!(sender.is_empty());
-}
-
-#[test]
-fn the_length_is_left_out_where_it_would_not_fit() {
-    let mut sender = sender(WhenFull::Refuse);
+fn length_field_is_omitted_where_it_would_not_fit() {
+    let mut sender = sender();
     for n in 0..3 {
         sender.send(message(n, 30), 1_000).unwrap();
     }
@@ -86,8 +71,8 @@ fn the_length_is_left_out_where_it_would_not_fit() {
 }
 
 #[test]
-fn a_shrunken_path_does_not_block_the_queue() {
-    let mut sender = sender(WhenFull::Refuse);
+fn datagram_too_large_for_smaller_mtu_is_dropped_and_does_not_block_the_queue() {
+    let mut sender = sender();
     sender.send(message(1, 50), 1_000).unwrap();
     sender.send(message(2, 10), 1_000).unwrap();
     assert_eq!(sender.pop(20, 40).unwrap().data, message(2, 10));
@@ -95,7 +80,7 @@ fn a_shrunken_path_does_not_block_the_queue() {
 }
 
 #[test]
-fn received_frames_obey_what_we_announced() {
+fn datagram_frame_above_our_announced_size_is_protocol_violation() {
     let mut none = DatagramReceiver::new(SMALL, 0);
     let error = none.on_frame(message(0, 0), 1, 0).unwrap_err();
     assert_eq!(error.code, Code::PROTOCOL_VIOLATION);
@@ -106,7 +91,7 @@ fn received_frames_obey_what_we_announced() {
 }
 
 #[test]
-fn a_slow_reader_loses_the_oldest() {
+fn full_receive_queue_drops_and_counts_the_oldest() {
     let mut receiver = DatagramReceiver::new(SMALL, 65_535);
     for n in 0..6 {
         let dropped = receiver.on_frame(message(n, 0), 1, 1);
@@ -126,7 +111,7 @@ fn a_slow_reader_loses_the_oldest() {
 
 proptest! {
     #[test]
-    fn bounded_and_every_message_accounted_for(
+    fn receive_queue_is_bounded_and_every_message_is_accounted_for(
         sizes in proptest::collection::vec(0..120_usize, 0..100),
         read_every in 1..9_usize,
     ) {

@@ -1,4 +1,4 @@
-//! Errors: what, where, which frame.
+//! Transport errors: code, frame type and reason.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -8,42 +8,42 @@ use std::borrow::Cow;
 pub struct Code(pub u64);
 
 impl Code {
-    /// Closed without an error.
+    /// The connection was closed without an error.
     pub const NO_ERROR: Self = Self(0x00);
-    /// The endpoint itself failed.
+    /// The endpoint encountered an internal error.
     pub const INTERNAL_ERROR: Self = Self(0x01);
-    /// The server refuses a new connection.
+    /// The server refused a new connection.
     pub const CONNECTION_REFUSED: Self = Self(0x02);
-    /// More data than credit.
+    /// The peer sent more data than its flow control limits allow.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x03);
-    /// More streams than credit.
+    /// The peer opened more streams than its limit allows.
     pub const STREAM_LIMIT_ERROR: Self = Self(0x04);
-    /// A frame for a stream in the wrong state.
+    /// A frame arrived for a stream in a state that does not permit it.
     pub const STREAM_STATE_ERROR: Self = Self(0x05);
-    /// The final size of a stream changed.
+    /// The final size of a stream changed, or data lies beyond it.
     pub const FINAL_SIZE_ERROR: Self = Self(0x06);
-    /// A frame that could not be parsed.
+    /// A frame could not be decoded.
     pub const FRAME_ENCODING_ERROR: Self = Self(0x07);
-    /// Transport parameters malformed or forbidden.
+    /// Transport parameters were malformed, invalid or missing.
     pub const TRANSPORT_PARAMETER_ERROR: Self = Self(0x08);
-    /// More connection IDs than the limit.
+    /// The peer issued more connection IDs than the limit.
     pub const CONNECTION_ID_LIMIT_ERROR: Self = Self(0x09);
-    /// Anything else that breaks the protocol.
+    /// Any other protocol violation.
     pub const PROTOCOL_VIOLATION: Self = Self(0x0a);
-    /// A client Initial with a bad token.
+    /// A client's Initial packet contained an invalid token.
     pub const INVALID_TOKEN: Self = Self(0x0b);
-    /// The application closed while the handshake was running.
+    /// The application closed the connection during the handshake.
     pub const APPLICATION_ERROR: Self = Self(0x0c);
-    /// More CRYPTO data than we buffer.
+    /// The peer sent more CRYPTO data than is buffered.
     pub const CRYPTO_BUFFER_EXCEEDED: Self = Self(0x0d);
-    /// A forbidden key update.
+    /// A key update was not permitted.
     pub const KEY_UPDATE_ERROR: Self = Self(0x0e);
-    /// A packet-protection limit was reached (RFC 9001 §6.6).
+    /// The confidentiality or integrity limit of the AEAD was reached (RFC 9001 §6.6).
     pub const AEAD_LIMIT_REACHED: Self = Self(0x0f);
-    /// No usable network path.
+    /// No network path can carry QUIC.
     pub const NO_VIABLE_PATH: Self = Self(0x10);
 
-    /// A TLS alert as a transport error (RFC 9001 §4.8).
+    /// Returns the error code for a TLS alert (RFC 9001 §4.8).
     #[must_use]
     pub const fn crypto(alert: u8) -> Self {
         Self(0x100 | alert as u64)
@@ -91,19 +91,20 @@ impl fmt::Debug for Code {
     }
 }
 
-/// A violation that closes the connection with CONNECTION_CLOSE (type 0x1c).
+/// An error that closes the connection with a CONNECTION_CLOSE frame of type 0x1c (RFC 9000
+/// §19.19).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportError {
-    /// The code the peer is told.
+    /// The error code.
     pub code: Code,
-    /// The type of the frame that caused it, if one did.
+    /// The type of the frame that caused the error, if one did.
     pub frame: Option<u64>,
-    /// The cause in words, for the peer's log and ours.
+    /// The reason in words, for the logs of both ends.
     pub reason: Cow<'static, str>,
 }
 
 impl TransportError {
-    /// An error not yet tied to a frame.
+    /// Creates an error without a frame type.
     pub fn new(code: Code, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -112,7 +113,7 @@ impl TransportError {
         }
     }
 
-    /// The same error, tied to the frame type that caused it unless already tied.
+    /// Sets the frame type that caused the error, unless it is set already.
     #[must_use]
     pub fn in_frame(mut self, frame_type: u64) -> Self {
         self.frame.get_or_insert(frame_type);
@@ -120,24 +121,24 @@ impl TransportError {
     }
 }
 
-/// How much of a reason is shown, in characters.
-const SHOWN_REASON: usize = 256;
+/// Most characters of a reason that are displayed.
+const MAX_REASON_CHARS: usize = 256;
 
-/// A reason phrase as it is shown: a peer may send anything, and whoever forges an
-/// Initial packet too. What a terminal would obey is escaped as Rust escapes it, and
-/// no more than [`SHOWN_REASON`] characters are shown.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+/// Displays a reason phrase safely. It can contain anything, even from somebody who only
+/// forged an Initial packet: control characters are escaped as in Rust, and no more than
+/// [`MAX_REASON_CHARS`] characters are displayed.
+pub(crate) struct EscapedReason<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for EscapedReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(text) = self;
-        for c in text.chars().take(SHOWN_REASON) {
+        for c in text.chars().take(MAX_REASON_CHARS) {
             match c {
                 '"' | '\'' | '\\' => write!(f, "{c}")?,
                 c => write!(f, "{}", c.escape_debug())?,
             }
         }
-        match text.chars().skip(SHOWN_REASON).count() {
+        match text.chars().skip(MAX_REASON_CHARS).count() {
             0 => Ok(()),
             more => write!(f, "… ({more} more characters)"),
         }
@@ -146,7 +147,7 @@ impl fmt::Display for Shown<'_> {
 
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, Shown(&self.reason))?;
+        write!(f, "{}: {}", self.code, EscapedReason(&self.reason))?;
         match self.frame {
             Some(frame) => write!(f, " (in frame type {frame:#x})"),
             None => Ok(()),
@@ -162,7 +163,7 @@ mod tests {
 
     /// The table of RFC 9000 §20.1 (and RFC 9001 §6 for the last but one).
     #[test]
-    fn codes_are_shown_by_their_registered_names() {
+    fn known_codes_are_displayed_by_their_registered_names() {
         let names = [
             "NO_ERROR",
             "INTERNAL_ERROR",
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn other_codes_are_shown_as_alerts_or_numbers() {
+    fn other_codes_are_displayed_as_alerts_or_numbers() {
         for (code, shown) in [
             (0x11, "error 0x11"),
             (0xff, "error 0xff"),

@@ -1,9 +1,9 @@
-//! What happened inside a connection: one schema for traces, metrics, tests.
+//! Events inside a connection: one schema for traces, metrics and tests.
 //!
-//! The names follow qlog's quic events. An [`Observer`] is called in order, with
-//! the time of the event; without one, nothing is built. Events borrow what they
-//! show (a packet's frames stay bytes), so an observer that counts pays for
-//! nothing it does not read.
+//! The names follow qlog's QUIC events. An [`Observer`] receives the events in order, each
+//! with its time; without an observer, no event is built. Events borrow their contents (a
+//! packet's frames stay bytes), so an observer that only counts does not pay for what it
+//! does not read.
 
 use core::fmt::Debug;
 use core::time::Duration;
@@ -19,97 +19,98 @@ use crate::path::ecn::{EcnState, Mark};
 use crate::wire::{PacketKind, TransportParameters};
 use crate::{Instant, Role};
 
-/// Why a received packet was not processed.
+/// The reason why a received packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// Not a QUIC packet, or cut off.
+    /// It is not a QUIC packet, or is truncated.
     Malformed,
-    /// Keys for it don't exist yet.
+    /// Its keys are not available yet.
     KeysUnavailable,
-    /// Keys for it are gone.
+    /// Its keys have been discarded.
     KeysDiscarded,
-    /// It didn't authenticate.
+    /// It is not authentic.
     DecryptionFailed,
-    /// Seen before.
+    /// It was received before.
     Duplicate,
-    /// Its connection ID, version or token is not ours.
+    /// It was not expected: wrong connection ID, version, token or address.
     Unexpected,
     /// The connection is closed.
     Closed,
-    /// A bound was reached.
+    /// A limit on memory or work was reached.
     Overload,
 }
 
-/// Why a packet was declared lost (RFC 9002 §6.1).
+/// The reason why a packet was declared lost (RFC 9002 §6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossTrigger {
     /// Packet threshold.
     Reordering,
     /// Time threshold.
     Time,
-    /// Given up with its path, its Retry or its 0-RTT: no sign of congestion.
+    /// It was given up with its path, after a Retry, or with rejected 0-RTT. Not a sign of
+    /// congestion.
     Withdrawn,
 }
 
-/// How far the connection is (qlog's `connection_state_updated`).
+/// The state of the connection (qlog's `connection_state_updated`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionState {
     /// The first Initial was sent or received.
     Attempted,
     /// TLS has finished here (RFC 9001 §4.1.1).
     HandshakeComplete,
-    /// RFC 9001 §4.1.2.
+    /// The handshake is confirmed (RFC 9001 §4.1.2).
     HandshakeConfirmed,
-    /// We said CONNECTION_CLOSE.
+    /// This end sent CONNECTION_CLOSE.
     Closing,
-    /// The peer did, or lost its state.
+    /// The peer sent CONNECTION_CLOSE or a stateless reset.
     Draining,
-    /// Nothing is left of it.
+    /// The connection is over.
     Closed,
 }
 
-/// How far a change of path is (qlog's `migration_state_updated`).
+/// The state of a migration (qlog's `migration_state_updated`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MigrationState {
     /// A path is being validated.
     ProbingStarted,
-    /// It did not answer.
+    /// Validation failed: the path did not answer.
     ProbingAbandoned,
-    /// It did; whether it is used is another question.
+    /// The path is validated. It is not necessarily used.
     ProbingSuccessful,
-    /// Data go there from now on.
+    /// Data is sent on the path from now on.
     MigrationStarted,
-    /// The path in use is validated, the one before is given up.
+    /// The active path is validated, and the path before it is given up.
     MigrationComplete,
 }
 
-/// The recovery timer (RFC 9002 A.8): what it waits for.
+/// What the recovery timer waits for (RFC 9002 §A.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimerKind {
     /// The time threshold of a packet (RFC 9002 §6.1.2).
     Loss,
-    /// A probe (RFC 9002 §6.2).
+    /// A probe timeout (RFC 9002 §6.2).
     Pto,
 }
 
-/// What became of the recovery timer.
+/// A change of the recovery timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TimerChange {
-    /// It will fire after so long.
+    /// It will fire after this time.
     Set(Duration),
     /// It fired.
     Expired,
-    /// There is nothing to wait for.
+    /// It was cancelled, because there is nothing to wait for.
     Cancelled,
 }
 
-/// What recovery and the controller start from (qlog's
-/// `recovery_parameters_set`). Sizes are bytes.
+/// The initial parameters of recovery and congestion control (qlog's
+/// `recovery_parameters_set`). Sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveryParameters {
     /// The controller's name.
     pub controller: &'static str,
-    /// How it decides on its window.
+    /// How the controller determines its window.
     pub window_policy: WindowPolicy,
     /// RTT assumed before the first sample.
     pub initial_rtt: Duration,
@@ -117,18 +118,18 @@ pub struct RecoveryParameters {
     pub packet_threshold: u64,
     /// Reordering threshold in eighths of an RTT.
     pub time_threshold_eighths: u32,
-    /// PTOs that losses have to span.
+    /// PTOs that losses must span to count as persistent congestion (RFC 9002 §7.6).
     pub persistent_congestion_threshold: u32,
     /// Maximum datagram size.
     pub max_datagram_size: u64,
-    /// The window at the start.
+    /// Initial congestion window.
     pub initial_window: u64,
-    /// The smallest window.
+    /// Smallest congestion window.
     pub min_window: u64,
 }
 
-/// Recovery figures after a change. Sizes are bytes, times nanoseconds, rates
-/// bytes per second.
+/// Metrics of recovery and congestion control after a change. Sizes are in bytes, times in
+/// nanoseconds, rates in bytes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics<'a> {
     /// Congestion window.
@@ -137,9 +138,9 @@ pub struct Metrics<'a> {
     pub in_flight: u64,
     /// Packets in flight.
     pub packets_in_flight: u64,
-    /// Slow start threshold; `None` = not yet set.
+    /// Slow start threshold; `None` until it is set.
     pub ssthresh: Option<u64>,
-    /// Smoothed RTT; before the first sample the assumed one.
+    /// Smoothed RTT; the assumed RTT before the first sample.
     pub smoothed_rtt: u64,
     /// Minimum RTT, once measured.
     pub min_rtt: Option<u64>,
@@ -151,60 +152,59 @@ pub struct Metrics<'a> {
     pub pto_count: u32,
     /// Pacing rate.
     pub pacing_rate: u64,
-    /// The latest delivery-rate sample, if there was one.
+    /// The latest delivery-rate sample, if there is one.
     pub delivery_rate: Option<u64>,
-    /// Whether that sample was limited by the application.
+    /// Whether the application limited that sample.
     pub app_limited: bool,
     /// Bytes delivered on the path so far.
     pub delivered: u64,
     /// Bytes lost on the path so far, spurious losses included.
     pub lost: u64,
-    /// Times the controller brought its window down.
+    /// Times the controller reduced its window.
     pub congestion_events: u64,
-    /// Of those, undone as spurious.
+    /// Reductions that were undone because the losses were spurious.
     pub spurious_events: u64,
     /// Times persistent congestion collapsed the window.
     pub persistent_events: u64,
-    /// What else the controller shows of itself
+    /// Internal values of the controller
     /// ([`Controller::internals`](clearway_recovery::controller::Controller::internals)).
     pub internals: &'a [(&'static str, u64)],
 }
 
-/// One thing that happened.
+/// An event inside a connection.
 ///
-/// Whoever matches on it should do so without a catch-all arm: a kind that is added
-/// then asks for its place.
+/// Match on it without a catch-all arm, so that a new kind of event is a compile error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceEvent<'a> {
-    /// The first event an observer sees: which connection this is.
+    /// The first event of a trace, which identifies the connection.
     Started {
         /// Which end we are.
         role: Role,
-        /// The local address, where the platform tells.
+        /// The local address, if the platform reports it.
         local: Option<IpAddr>,
         /// The peer's address.
         remote: SocketAddr,
         /// The Destination Connection ID of the client's first Initial.
         original_dcid: ConnectionId,
-        /// What we call ourselves.
+        /// The connection ID that this end chose.
         local_cid: ConnectionId,
-        /// What recovery starts from.
+        /// The initial parameters of recovery.
         recovery: RecoveryParameters,
     },
     /// Transport parameters are known (RFC 9000 §7.4).
     ParametersSet {
-        /// Whether the peer's.
+        /// Whether they are the peer's.
         remote: bool,
-        /// Them.
+        /// The transport parameters.
         parameters: &'a TransportParameters,
     },
-    /// The connection got further.
+    /// The state of the connection changed.
     StateChanged(ConnectionState),
     /// TLS chose this application protocol.
     AlpnChosen(&'a [u8]),
-    /// The connection ended, for this reason.
+    /// The connection ended for this reason.
     Closed(&'a ConnectionError),
-    /// A packet was sealed into a train.
+    /// A packet was sealed and is about to be sent.
     PacketSent {
         /// Its type.
         kind: PacketKind,
@@ -223,7 +223,7 @@ pub enum TraceEvent<'a> {
         /// Its frames, encoded.
         payload: &'a [u8],
     },
-    /// A packet authenticated.
+    /// A packet was received and is authentic.
     PacketReceived {
         /// Its type.
         kind: PacketKind,
@@ -236,16 +236,16 @@ pub enum TraceEvent<'a> {
         /// Its frames, encoded and not checked yet.
         payload: &'a [u8],
     },
-    /// A packet was not processed.
+    /// A packet was dropped.
     PacketDropped {
-        /// Its type, if that could be told.
+        /// Its type, if known.
         kind: Option<PacketKind>,
-        /// Why.
+        /// The reason.
         reason: DropReason,
     },
     /// A packet was declared lost.
     PacketLost {
-        /// Its type's packet number space.
+        /// A packet type of its packet number space.
         kind: PacketKind,
         /// Its number.
         number: u64,
@@ -253,88 +253,88 @@ pub enum TraceEvent<'a> {
         size: u16,
         /// Whether it probed the path MTU.
         mtu_probe: bool,
-        /// What said so.
+        /// The reason.
         trigger: LossTrigger,
     },
     /// The probe timer fired (RFC 9002 §6.2).
     Pto {
-        /// How often in a row.
+        /// Number of consecutive probe timeouts.
         count: u32,
     },
     /// Recovery figures after a change.
     Metrics(Metrics<'a>),
-    /// The controller is somewhere else.
+    /// The state of the congestion controller changed.
     CongestionState {
-        /// Where it was; `None` at the start and on a new path.
+        /// The previous state; `None` at the start and on a new path.
         old: Option<State>,
-        /// Where it is.
+        /// The new state.
         new: State,
-        /// What brought it there, where one thing can be told:
-        /// `persistent_congestion`, `spurious`, `ecn` or `loss`.
+        /// The cause, if there is a single one: `persistent_congestion`, `spurious`, `ecn`
+        /// or `loss`.
         trigger: Option<&'static str>,
     },
-    /// The recovery timer changed. Told after ACKs and expiries, not for each
+    /// The recovery timer changed. Reported after ACKs and expiries, but not for each
     /// packet sent, although each restarts the probe timer.
     Timer {
-        /// What it waits for.
+        /// What the timer waits for.
         kind: TimerKind,
-        /// What became of it.
+        /// The change.
         change: TimerChange,
     },
     /// The reason for not sending changed (`connection_data_blocked_updated`).
     Limit(Limit),
-    /// Keys of this type came from TLS.
+    /// TLS provided keys.
     KeysInstalled {
         /// The packet type they protect.
         kind: PacketKind,
     },
-    /// A key phase began.
+    /// A key update took place.
     KeyUpdated {
-        /// Its count since the handshake.
+        /// The number of key updates since the handshake.
         phase: u64,
-        /// Whether the peer began it.
+        /// Whether the peer initiated it.
         remote: bool,
     },
-    /// Packets now go to this address.
+    /// The active path changed.
     PathChanged {
         /// The peer's address.
         remote: SocketAddr,
     },
-    /// A change of path got further.
+    /// The state of a migration changed.
     Migration {
-        /// How far.
+        /// The new state.
         state: MigrationState,
         /// The peer's address on that path.
         remote: SocketAddr,
     },
-    /// What is known of ECN on the active path changed (RFC 9000 §A.4).
+    /// The state of ECN validation on the active path changed (RFC 9000 §A.4).
     EcnState {
-        /// What it was; `None` at the start and on a new path.
+        /// The previous state; `None` at the start and on a new path.
         old: Option<EcnState>,
-        /// What it is.
+        /// The new state.
         new: EcnState,
     },
-    /// The maximum datagram size changed.
+    /// The maximum datagram size of a path changed.
     MtuChanged {
-        /// Bytes of UDP payload.
+        /// The new size, in bytes of UDP payload.
         size: u16,
     },
-    /// Keys of a packet number space were dropped.
+    /// Keys were discarded.
     KeysDiscarded {
         /// The packet type they protected.
         kind: PacketKind,
     },
-    /// The application took so many bytes off a stream (`stream_data_moved`).
+    /// The application read from a stream (qlog's `stream_data_moved`).
     StreamRead {
-        /// Which stream.
+        /// The stream ID.
         id: u64,
-        /// Bytes.
+        /// The number of bytes.
         len: u64,
     },
 }
 
-/// Takes a connection's events in order.
+/// Receives the events of a connection, in order.
 pub trait Observer: Send + Debug {
-    /// `event` happened at `now`.
+    /// Handles `event`, which happened at `now`.
     fn on_event(&mut self, now: Instant, event: &TraceEvent<'_>);
 }

@@ -1,23 +1,24 @@
-//! The QUIC transport (RFC 8999, 9000, 9001, 9002), sans-I/O: bytes and time go
-//! in, bytes and time come out.
+//! The QUIC transport (RFC 8999, 9000, 9001, 9002) without I/O: bytes and time go in, bytes
+//! and time come out.
 //!
 //! ```text
 //! wire/        bytes <-> headers, frames, transport parameters
 //! crypto/      TLS session, packet keys, tokens, reset tokens, session store
 //! cid/         connection IDs: issued by us, issued by the peer, generator
-//! path/        which path is used; validation, amplification, ECN, MTU of one
+//! path/        which path is used; validation, amplification, ECN, MTU of each
 //! stream/      streams, flow control, send and receive buffers, scheduling
 //! datagram     DATAGRAM frames (RFC 9221)
 //! ack          when to acknowledge what was received
-//! bucket       allowances that time refills
-//! rng          randomness, seeded by the caller
+//! bucket       rate limits
+//! rng          random numbers, seeded by the caller
 //! connection/  one connection: receive, transmit, timers
-//! endpoint/    which connection a datagram belongs to; Retry, VN, reset, overload
-//! event        what happened, for traces
+//! endpoint/    which connection a datagram belongs to; Retry, Version Negotiation,
+//!              stateless reset, limits
+//! event        events for traces, metrics and tests
 //! ```
 //!
-//! Nothing that a peer sends may panic: outside of tests, what could is denied by
-//! lint, and each exception says in a line why it can't.
+//! Nothing that a peer sends may cause a panic: outside of tests, lints deny whatever could
+//! panic, and each exception states why it cannot.
 
 #![cfg_attr(
     not(test),
@@ -49,17 +50,17 @@ pub mod wire;
 
 pub use clearway_recovery::time::{self, Instant};
 
-/// Which end of the connection we are.
+/// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Sent the first Initial.
+    /// The end that sends the first Initial packet.
     Client,
-    /// Answered it.
+    /// The end that answers it.
     Server,
 }
 
 impl Role {
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub fn peer(self) -> Self {
         match self {

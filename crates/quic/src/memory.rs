@@ -1,35 +1,36 @@
-//! What containers allocate, for the figures of
+//! How much containers allocate, for
 //! [`Connection::memory`](crate::connection::Connection::memory).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use smallvec::{Array, SmallVec};
 
-/// Longest ring that is kept for reuse when what it was for is over, items.
-pub(crate) const KEPT_RING: usize = 4;
+/// Largest capacity in items of a `VecDeque` that is kept for reuse.
+pub(crate) const MAX_RETAINED_CAPACITY: usize = 4;
 
-/// Bytes of so many items.
+/// Returns the bytes of this many items.
 #[inline]
 #[expect(
     clippy::arithmetic_side_effects,
-    reason = "they are allocated, in half the address space at most"
+    reason = "allocated memory is at most half the address space"
 )]
 const fn allocated<T>(items: usize) -> usize {
     items * size_of::<T>()
 }
 
-/// Bytes a ring has allocated.
-pub(crate) fn ring<T>(ring: &VecDeque<T>) -> usize {
+/// Returns the bytes that a `VecDeque` has allocated.
+pub(crate) fn vec_deque<T>(ring: &VecDeque<T>) -> usize {
     allocated::<T>(ring.capacity())
 }
 
-/// Bytes a list has allocated.
-pub(crate) fn list<T>(list: &Vec<T>) -> usize {
+/// Returns the bytes that a `Vec` has allocated.
+pub(crate) fn vec<T>(list: &Vec<T>) -> usize {
     allocated::<T>(list.capacity())
 }
 
-/// Bytes a short list has allocated, which is none while it fits in itself.
-pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
+/// Returns the bytes that a `SmallVec` has allocated: none while its items are stored
+/// inline.
+pub(crate) fn small_vec<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() {
         allocated::<A::Item>(list.capacity())
     } else {
@@ -37,26 +38,26 @@ pub(crate) fn short_list<A: Array>(list: &SmallVec<A>) -> usize {
     }
 }
 
-/// Bytes a hash table has allocated: it is seven eighths full at its capacity,
-/// and keeps a byte besides each entry.
-pub(crate) fn table<K, V, S>(table: &HashMap<K, V, S>) -> usize {
+/// Returns the bytes that a `HashMap` has allocated. At its capacity it is seven eighths
+/// full, and it has a control byte for each entry.
+pub(crate) fn hash_map<K, V, S>(table: &HashMap<K, V, S>) -> usize {
     let entry = size_of::<(K, V)>().saturating_add(1);
     (table.capacity().saturating_mul(8) / 7).saturating_mul(entry)
 }
 
-/// Bytes a map has allocated, at most.
-pub(crate) fn map<K, V>(map: &BTreeMap<K, V>) -> usize {
+/// Returns the most bytes that a `BTreeMap` can have allocated.
+pub(crate) fn btree_map<K, V>(map: &BTreeMap<K, V>) -> usize {
     tree(map.len(), size_of::<(K, V)>())
 }
 
-/// Bytes a set has allocated, at most.
-pub(crate) fn set<T>(set: &BTreeSet<T>) -> usize {
+/// Returns the most bytes that a `BTreeSet` can have allocated.
+pub(crate) fn btree_set<T>(set: &BTreeSet<T>) -> usize {
     tree(set.len(), size_of::<T>())
 }
 
-/// A B-tree does not tell its memory. Its nodes have room for eleven entries
-/// and hold five at least (the root may hold fewer); a sixth of them also have
-/// twelve pointers. So an entry pays for 11/5 of itself and 29 bytes.
+/// Estimates the memory of a B-tree, which does not report it. Its nodes have room for
+/// eleven entries and contain at least five (the root may contain fewer); a sixth of them
+/// also have twelve pointers. So an entry accounts for 11/5 of its size and 29 bytes.
 const fn tree(len: usize, entry: usize) -> usize {
     let node = entry.saturating_mul(11).saturating_add(16);
     if len == 0 {

@@ -1,29 +1,30 @@
-//! Randomness that a caller seeded: an endpoint seeds from the operating
-//! system, a simulation from its scenario. Nothing here asks for entropy.
+//! Random numbers from a seed that the caller provides: an endpoint seeds from the
+//! operating system, a simulation from its scenario. Nothing here asks for entropy.
 
 use core::fmt;
 
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// A stream of unpredictable bytes from a 256-bit seed (ChaCha, 12 rounds).
+/// A generator of unpredictable bytes from a 256-bit seed (ChaCha, 12 rounds).
 ///
-/// Not `Clone`: two copies would hand out the same connection IDs.
+/// Not `Clone`, because two copies would produce the same connection IDs.
 ///
-/// Keeps the seed and the place in the stream, not a generator: that buffers
-/// four blocks (320 bytes for every connection, idle or not), and a connection
-/// draws a few numbers in its life. Making one costs some hundred nanoseconds.
+/// Stores the seed and the position in the stream instead of a `ChaCha12Rng`, which buffers
+/// four blocks (320 bytes for every connection, idle or not). A connection draws few
+/// numbers, and creating a generator for each takes some hundred nanoseconds.
 pub struct Rng {
     seed: [u8; 32],
-    /// 32-bit words drawn.
+    /// Number of 32-bit words drawn.
     drawn: u64,
-    /// Coins drawn and not yet thrown, and how many: one is for every packet.
+    /// Random bits drawn in advance for `coin`, and how many are left; each packet takes
+    /// one.
     coins: u64,
     unthrown: u8,
 }
 
 impl Rng {
-    /// A stream fixed by `seed`.
+    /// Creates a generator whose output is determined by `seed`.
     #[must_use]
     pub fn from_seed(seed: [u8; 32]) -> Self {
         Self {
@@ -41,12 +42,12 @@ impl Rng {
         draw(&mut stream)
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn u64(&mut self) -> u64 {
         self.draw(2, ChaCha12Rng::next_u64)
     }
 
-    /// A random bit, cheap enough for every packet.
+    /// Returns a random bit, cheaply enough for every packet.
     #[inline]
     pub fn coin(&mut self) -> bool {
         self.unthrown = match self.unthrown.checked_sub(1) {
@@ -61,19 +62,19 @@ impl Rng {
         coin
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         self.draw(bytes.len().div_ceil(4), |stream| stream.fill_bytes(bytes));
     }
 
-    /// An array of random bytes.
+    /// Returns an array of random bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.fill(&mut bytes);
         bytes
     }
 
-    /// A number in `0..n`, each equally likely; 0 if `n` is 0.
+    /// Returns a uniformly distributed number in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         // The high half of a 128-bit product scales 64 bits down to n. The
         // first 2^64 mod n values of the low half would give some results one
@@ -87,15 +88,15 @@ impl Rng {
         }
     }
 
-    /// A stream of its own, which neither reveals this one nor follows from
-    /// it without the seed. The label keeps children apart that two ends with
-    /// one seed create in the same order for different purposes; two children
-    /// of one label differ as well.
+    /// Derives an independent generator, whose output neither reveals this one's nor can be
+    /// predicted from it without the seed. The label separates children that two ends with
+    /// one seed create in the same order for different purposes; two children with the same
+    /// label differ as well.
     #[must_use]
     pub fn child(&mut self, label: &str) -> Self {
         let mut seed: [u8; 32] = self.array();
-        // Labels are short: each byte lands in a place of its own, and the
-        // length tells a label from its prefix.
+        // Labels are short: each byte changes a different position, and the length
+        // distinguishes a label from its prefix.
         seed[31] ^= label.len() as u8;
         for piece in label.as_bytes().chunks(seed.len()) {
             for (place, byte) in seed.iter_mut().zip(piece) {
@@ -125,7 +126,7 @@ impl RngCore for Rng {
 }
 
 impl fmt::Debug for Rng {
-    /// The state predicts every later connection ID: never shown.
+    /// The state predicts every later connection ID and is never printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Rng(..)")
     }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_fixes_the_stream() {
+    fn same_seed_gives_the_same_stream() {
         let mut a = Rng::from_seed([7; 32]);
         let mut b = Rng::from_seed([7; 32]);
         let mut c = Rng::from_seed([8; 32]);
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_never_overlap_and_are_those_of_the_stream() {
+    fn draws_follow_the_chacha_stream_without_overlap() {
         let mut rng = Rng::from_seed([7; 32]);
         let mut stream = ChaCha12Rng::from_seed([7; 32]);
         for len in 0..300 {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn below_reaches_every_value_evenly() {
+    fn below_is_uniform_and_below_its_bound() {
         let mut rng = Rng::from_seed([1; 32]);
         let mut seen = [0_u32; 7];
         for _ in 0..7_000 {
@@ -175,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn coins_are_fair() {
+    fn coin_is_fair() {
         let mut rng = Rng::from_seed([5; 32]);
         let heads = (0..10_000).filter(|_| rng.coin()).count();
         assert!((4_800..5_200).contains(&heads), "{heads}");
     }
 
     #[test]
-    fn children_are_streams_of_their_own() {
+    fn children_differ_by_label_and_by_order() {
         let child = |label: &str, skip: usize| {
             let mut parent = Rng::from_seed([3; 32]);
             for _ in 0..skip {
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_not_printed() {
+    fn debug_output_does_not_reveal_the_seed() {
         assert_eq!(format!("{:?}", Rng::from_seed([0x41; 32])), "Rng(..)");
     }
 }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use clearway_links::{Ecn, Packet};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Connection, Event, Received};
-use clearway_quic::endpoint::{Arrival, Endpoint, Handle};
+use clearway_quic::connection::{Connection, Event, RecvMeta};
+use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint};
 use clearway_quic::path::ecn::Mark;
 
 use super::UNIX_ORIGIN;
@@ -24,15 +24,20 @@ pub enum SocketFault {
 /// What runs on the connections of a host.
 pub trait Application {
     /// Called when a connection begins.
-    fn on_connection(&mut self, handle: Handle) {
+    fn on_connection(&mut self, handle: ConnectionHandle) {
         let _ = handle;
     }
 
     /// Called for every event of a connection.
-    fn on_event(&mut self, handle: Handle, connection: &mut Connection, event: Event);
+    fn on_event(&mut self, handle: ConnectionHandle, connection: &mut Connection, event: Event);
 
     /// Called for every connection before it sends.
-    fn before_transmit(&mut self, now: Instant, handle: Handle, connection: &mut Connection) {
+    fn before_transmit(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut Connection,
+    ) {
         let _ = (now, handle, connection);
     }
 
@@ -42,7 +47,12 @@ pub trait Application {
     }
 
     /// Called for every connection whenever the clock has moved.
-    fn handle_timeout(&mut self, now: Instant, handle: Handle, connection: &mut Connection) {
+    fn handle_timeout(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        connection: &mut Connection,
+    ) {
         let _ = (now, handle, connection);
     }
 }
@@ -51,11 +61,11 @@ pub trait Application {
 #[derive(Debug, Default)]
 pub struct EventLog {
     /// The events by connection, in order.
-    pub events: BTreeMap<Handle, Vec<Event>>,
+    pub events: BTreeMap<ConnectionHandle, Vec<Event>>,
 }
 
 impl Application for EventLog {
-    fn on_event(&mut self, handle: Handle, _: &mut Connection, event: Event) {
+    fn on_event(&mut self, handle: ConnectionHandle, _: &mut Connection, event: Event) {
         self.events.entry(handle).or_default().push(event);
     }
 }
@@ -68,7 +78,7 @@ pub struct Host<A = EventLog> {
     /// The endpoint.
     pub endpoint: Endpoint,
     /// Its connections. A test may remove those that it no longer needs.
-    pub connections: BTreeMap<Handle, Connection>,
+    pub connections: BTreeMap<ConnectionHandle, Connection>,
     /// The application on the connections.
     pub app: A,
     /// Whether a server accepts clients. Otherwise they get no answer.
@@ -128,7 +138,7 @@ impl<A> Host<A> {
 }
 
 impl<A: Application> Host<A> {
-    pub(super) fn begin(&mut self, handle: Handle, connection: Connection) {
+    pub(super) fn begin(&mut self, handle: ConnectionHandle, connection: Connection) {
         self.connections.insert(handle, connection);
         self.app.on_connection(handle);
     }
@@ -138,7 +148,7 @@ impl<A: Application> Host<A> {
     /// # Panics
     /// If the endpoint does not accept a client that it has announced.
     pub fn receive(&mut self, now: Instant, mut packet: Packet) -> Option<Packet> {
-        let from = Received {
+        let from = RecvMeta {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
             ecn: match packet.ecn {
@@ -158,18 +168,18 @@ impl<A: Application> Host<A> {
             }
         }
         let handle = match arrival {
-            Arrival::Connection(handle) => handle,
-            Arrival::Incoming(incoming) if self.refusing => {
+            DatagramEvent::Connection(handle) => handle,
+            DatagramEvent::Incoming(incoming) if self.refusing => {
                 self.endpoint.refuse(&incoming, &mut self.response);
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
-            Arrival::Incoming(incoming) if self.accepting => {
+            DatagramEvent::Incoming(incoming) if self.accepting => {
                 let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
                 self.begin(handle, connection);
                 handle
             }
-            Arrival::Incoming(_) | Arrival::Dropped(_) => return None,
-            Arrival::Respond => {
+            DatagramEvent::Incoming(_) | DatagramEvent::Dropped(_) => return None,
+            DatagramEvent::Response => {
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
         };

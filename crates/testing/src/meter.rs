@@ -1,7 +1,7 @@
 //! The largest memory of one end.
 
 use clearway_quic::Role;
-use clearway_quic::connection::{Connection, Memory};
+use clearway_quic::connection::{Connection, MemoryUsage};
 
 use super::Host;
 
@@ -15,7 +15,7 @@ pub struct Meter {
     /// The most that it has used so far, bytes.
     pub peak: usize,
     /// The memory of the newest connection at the peak.
-    parts: Memory,
+    parts: MemoryUsage,
     measurements: u64,
 }
 
@@ -27,7 +27,7 @@ impl Meter {
             role,
             bound,
             peak: 0,
-            parts: Memory::default(),
+            parts: MemoryUsage::default(),
             measurements: 0,
         }
     }
@@ -38,7 +38,7 @@ impl Meter {
         if used > self.peak {
             self.peak = used;
             let newest = host.connections.values().next_back();
-            self.parts = newest.map(Connection::memory_by_part).unwrap_or_default();
+            self.parts = newest.map(Connection::memory_usage).unwrap_or_default();
         }
     }
 }

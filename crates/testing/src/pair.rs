@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Config, Connect, Connection, Received};
-use clearway_quic::endpoint::{Arrival, Endpoint};
+use clearway_quic::connection::{Config, ConnectOptions, Connection, RecvMeta};
+use clearway_quic::endpoint::{DatagramEvent, Endpoint};
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 use clearway_recovery::congestion::Algorithm;
@@ -51,7 +51,7 @@ impl DirectPair {
         let mut client = Endpoint::new(client, rng.child("client"));
         let mut server = Endpoint::new(setup.server_endpoint(), rng.child("server"));
         let now = Instant::from_nanos(1);
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote: ([10, 0, 0, 2], 443).into(),
             local_ip: None,
             server_name: "localhost".try_into().expect("a name"),
@@ -112,7 +112,7 @@ fn accept(
         for datagram in train[..sent.len].chunks_mut(segment) {
             let server = server.get_or_insert_with(|| {
                 let arrival = endpoint.receive(now, 0, from, datagram, &mut Vec::new());
-                let Arrival::Incoming(incoming) = arrival else {
+                let DatagramEvent::Incoming(incoming) = arrival else {
                     panic!("the server does not accept the client: {arrival:?}");
                 };
                 endpoint.accept(now, *incoming).expect("accepts").1
@@ -123,8 +123,8 @@ fn accept(
     server.expect("the client sends an Initial")
 }
 
-fn received(remote: ([u8; 4], u16)) -> Received {
-    Received {
+fn received(remote: ([u8; 4], u16)) -> RecvMeta {
+    RecvMeta {
         remote: remote.into(),
         local_ip: None,
         ecn: ReceivedEcn::NotEct,

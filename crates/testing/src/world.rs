@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Path, Time};
-use clearway_quic::connection::Connect;
-use clearway_quic::endpoint::{Endpoint, Handle};
+use clearway_quic::connection::ConnectOptions;
+use clearway_quic::endpoint::{ConnectionHandle, Endpoint};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, StreamId};
 use clearway_quic::{Instant, Role};
@@ -124,13 +124,13 @@ impl<A: Application> World<A> {
     ///
     /// # Panics
     /// If the endpoint cannot connect.
-    pub fn connect(&mut self) -> Handle {
+    pub fn connect(&mut self) -> ConnectionHandle {
         let (handle, connection) = self
             .client
             .endpoint
             .connect(
                 self.now,
-                Connect {
+                ConnectOptions {
                     remote: self.server.address,
                     local_ip: None,
                     server_name: "localhost".try_into().expect("a name"),

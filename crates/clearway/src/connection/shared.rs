@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clearway_quic::Instant;
 use clearway_quic::connection::{Connection, ConnectionError};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::error::{Code, TransportError};
 
 use super::notifiers::Notifiers;
@@ -36,7 +36,7 @@ pub(crate) struct ConnectionShared {
     slot: Mutex<Slot>,
     pub(super) notifiers: Notifiers,
     pub(crate) link: Arc<ShardLink>,
-    pub(crate) handle: Handle,
+    pub(crate) handle: ConnectionHandle,
     /// Memory charged for it, in KiB.
     charged: AtomicU32,
     /// Whether it is on the shard's dirty list.
@@ -100,7 +100,7 @@ impl Stage {
 impl ConnectionShared {
     pub(crate) fn new(
         quic: Connection,
-        handle: Handle,
+        handle: ConnectionHandle,
         link: Arc<ShardLink>,
         http: Option<Box<HttpLayer>>,
     ) -> Arc<Self> {

@@ -12,7 +12,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clearway_quic::connection::{Connect, EndpointEvent};
+use clearway_quic::connection::{ConnectOptions, EndpointEvent};
 use clearway_quic::crypto::ServerName;
 use clearway_udp::Socket;
 
@@ -113,7 +113,7 @@ impl Endpoint {
             .tls()
             .map_err(|error| ConnectError::Config(error.to_string()))?;
         let remembered = RememberedSettings::new(config.sessions.clone(), server_name.clone());
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote,
             local_ip: None,
             server_name,

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use clearway_quic::connection::Config;
-use clearway_quic::endpoint::{self as transport, AdmissionControl, EndpointConfig, Handle};
+use clearway_quic::endpoint::{
+    self as transport, AdmissionControl, ConnectionHandle, EndpointConfig,
+};
 use clearway_quic::event::Observer;
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
@@ -134,7 +136,7 @@ impl EndpointShared {
     pub(crate) fn http(
         &self,
         quic: &clearway_quic::connection::Connection,
-        handle: Handle,
+        handle: ConnectionHandle,
         now: Instant,
         remembered: Option<RememberedSettings>,
     ) -> Option<Box<HttpLayer>> {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
-use clearway_quic::connection::Received;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::connection::RecvMeta;
+use clearway_quic::endpoint::ConnectionHandle;
 use rustc_hash::FxHashMap;
 
 use super::strays::QueuedDatagram;
@@ -20,7 +20,7 @@ const MAX_TOTAL: usize = 8 << 20;
 /// The datagrams that wait for the turns of their connections.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    queues: FxHashMap<Handle, Queue>,
+    queues: FxHashMap<ConnectionHandle, Queue>,
     bytes: usize,
 }
 
@@ -33,7 +33,12 @@ pub(super) struct Queue {
 
 impl Backlog {
     /// Adds a datagram. Returns whether there was room.
-    pub(super) fn push(&mut self, handle: Handle, from: Received, datagram: &[u8]) -> bool {
+    pub(super) fn push(
+        &mut self,
+        handle: ConnectionHandle,
+        from: RecvMeta,
+        datagram: &[u8],
+    ) -> bool {
         let cost = cost(datagram);
         let all = self.bytes.saturating_add(cost);
         let queues = self.queues.len().saturating_add(1);
@@ -53,7 +58,7 @@ impl Backlog {
     }
 
     /// Whether datagrams wait for the connection.
-    pub(super) fn has(&self, handle: Handle) -> bool {
+    pub(super) fn has(&self, handle: ConnectionHandle) -> bool {
         self.queues.contains_key(&handle)
     }
 
@@ -63,7 +68,7 @@ impl Backlog {
     }
 
     /// Removes and returns the datagrams that wait for the connection.
-    pub(super) fn take(&mut self, handle: Handle) -> Option<Queue> {
+    pub(super) fn take(&mut self, handle: ConnectionHandle) -> Option<Queue> {
         if self.queues.is_empty() {
             return None;
         }
@@ -73,7 +78,7 @@ impl Backlog {
     }
 
     /// Puts back the rest of a queue. No datagrams can have been added meanwhile.
-    pub(super) fn put_back(&mut self, handle: Handle, queue: Queue) {
+    pub(super) fn put_back(&mut self, handle: ConnectionHandle, queue: Queue) {
         if queue.datagrams.is_empty() {
             return;
         }
@@ -108,7 +113,7 @@ mod tests {
     use super::*;
     use clearway_quic::ack::ReceivedEcn;
 
-    const FROM: Received = Received {
+    const FROM: RecvMeta = RecvMeta {
         remote: std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1),
         local_ip: None,
         ecn: ReceivedEcn::NotEct,
@@ -117,7 +122,7 @@ mod tests {
     fn fill(backlog: &mut Backlog, handle: u64) -> usize {
         let datagram = [0; 1_200];
         (0..)
-            .take_while(|_| backlog.push(Handle(handle), FROM, &datagram))
+            .take_while(|_| backlog.push(ConnectionHandle(handle), FROM, &datagram))
             .count()
     }
 
@@ -125,18 +130,24 @@ mod tests {
     fn backlog_is_first_in_first_out_and_counts_its_bytes() {
         let mut backlog = Backlog::default();
         for n in 0..3_u8 {
-            assert!(backlog.push(Handle(1), FROM, &[n]));
+            assert!(backlog.push(ConnectionHandle(1), FROM, &[n]));
         }
-        let mut queue = backlog.take(Handle(1)).unwrap();
-        assert_eq!((backlog.bytes(), backlog.has(Handle(1))), (0, false));
+        let mut queue = backlog.take(ConnectionHandle(1)).unwrap();
+        assert_eq!(
+            (backlog.bytes(), backlog.has(ConnectionHandle(1))),
+            (0, false)
+        );
         assert_eq!(queue.pop().unwrap().datagram, [0]);
-        backlog.put_back(Handle(1), queue);
+        backlog.put_back(ConnectionHandle(1), queue);
         assert_eq!(backlog.bytes(), 2 * cost(&[0]));
-        let mut queue = backlog.take(Handle(1)).unwrap();
+        let mut queue = backlog.take(ConnectionHandle(1)).unwrap();
         assert_eq!(queue.pop().unwrap().datagram, [1]);
         assert_eq!(queue.pop().unwrap().datagram, [2]);
-        backlog.put_back(Handle(1), queue);
-        assert_eq!((backlog.bytes(), backlog.has(Handle(1))), (0, false));
+        backlog.put_back(ConnectionHandle(1), queue);
+        assert_eq!(
+            (backlog.bytes(), backlog.has(ConnectionHandle(1))),
+            (0, false)
+        );
     }
 
     #[test]

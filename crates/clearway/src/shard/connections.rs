@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clearway_quic::connection::{ConnectionError, EndpointEvent};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
@@ -52,7 +52,7 @@ pub(super) struct Connections {
     pub(super) eviction: EvictionState,
     pub(super) endpoint_shared: Arc<EndpointShared>,
     pub(super) position: Position,
-    pub(super) table: FxHashMap<Handle, Entry>,
+    pub(super) table: FxHashMap<ConnectionHandle, Entry>,
     pub(super) scheduler: Scheduler,
     pub(super) backlog: Backlog,
     /// Bytes of the backlog that are charged to the memory budget.
@@ -121,12 +121,12 @@ impl Connections {
             || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
     }
 
-    pub(super) fn shared(&self, handle: Handle) -> Option<&ConnectionShared> {
+    pub(super) fn shared(&self, handle: ConnectionHandle) -> Option<&ConnectionShared> {
         Some(&self.table.get(&handle)?.shared)
     }
 
     /// Works on a connection, and gives it a turn, in which its end is noticed if it panicked.
-    fn with_state(&mut self, handle: Handle, stage: Stage, act: impl FnOnce(&mut State)) {
+    fn with_state(&mut self, handle: ConnectionHandle, stage: Stage, act: impl FnOnce(&mut State)) {
         if let Some(shared) = self.shared(handle) {
             // A panic was logged where it was caught.
             let _ = shared.with_state(stage, act);
@@ -135,7 +135,7 @@ impl Connections {
     }
 
     /// Queues the connection for a turn.
-    pub(super) fn mark_ready(&mut self, handle: Handle) {
+    pub(super) fn mark_ready(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.get_mut(&handle) {
             self.scheduler.push(handle, &mut entry.account);
         }
@@ -203,7 +203,7 @@ impl Connections {
     pub(super) fn move_to(&mut self, now: Instant, socket: AsyncSocket) {
         self.socket = socket;
         self.transmitter.forget();
-        let handles: Vec<Handle> = self.table.keys().copied().collect();
+        let handles: Vec<ConnectionHandle> = self.table.keys().copied().collect();
         for handle in handles {
             self.with_state(handle, Stage::Call, |state| {
                 if state.quic.role() == Role::Client
@@ -219,7 +219,7 @@ impl Connections {
 
     /// Closes every connection, and those that are begun later.
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
-        let handles: Vec<Handle> = self.table.keys().copied().collect();
+        let handles: Vec<ConnectionHandle> = self.table.keys().copied().collect();
         for handle in handles {
             self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use clearway_quic::Instant;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 
 /// The deadline of one connection.
 ///
@@ -20,12 +20,17 @@ pub(super) struct DeadlineSlot {
 /// All connections' deadlines, in order.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    listed: BTreeSet<(Instant, Handle)>,
+    listed: BTreeSet<(Instant, ConnectionHandle)>,
 }
 
 impl Deadlines {
     /// Sets the deadline of the connection; `None` if it has none.
-    pub(super) fn set(&mut self, handle: Handle, slot: &mut DeadlineSlot, wanted: Option<Instant>) {
+    pub(super) fn set(
+        &mut self,
+        handle: ConnectionHandle,
+        slot: &mut DeadlineSlot,
+        wanted: Option<Instant>,
+    ) {
         slot.wanted = wanted;
         let Some(wanted) = wanted else {
             return;
@@ -40,13 +45,13 @@ impl Deadlines {
         }
     }
 
-    fn list(&mut self, handle: Handle, slot: &mut DeadlineSlot, at: Instant) {
+    fn list(&mut self, handle: ConnectionHandle, slot: &mut DeadlineSlot, at: Instant) {
         self.listed.insert((at, handle));
         slot.listed = Some(at);
     }
 
     /// Removes the deadline of a connection.
-    pub(super) fn remove(&mut self, handle: Handle, slot: DeadlineSlot) {
+    pub(super) fn remove(&mut self, handle: ConnectionHandle, slot: DeadlineSlot) {
         if let Some(listed) = slot.listed {
             self.listed.remove(&(listed, handle));
         }
@@ -59,7 +64,7 @@ impl Deadlines {
 
     /// Returns the next connection whose entry is due by `now`. Whether its deadline is due too
     /// is returned by [`is_due`](Self::is_due).
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Handle> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let (at, _) = self.listed.first()?;
         if *at > now {
             return None;
@@ -69,7 +74,12 @@ impl Deadlines {
 
     /// Whether the deadline of a connection returned by [`pop`](Self::pop) is due. If not, it is
     /// listed again.
-    pub(super) fn is_due(&mut self, handle: Handle, slot: &mut DeadlineSlot, now: Instant) -> bool {
+    pub(super) fn is_due(
+        &mut self,
+        handle: ConnectionHandle,
+        slot: &mut DeadlineSlot,
+        now: Instant,
+    ) -> bool {
         slot.listed = None;
         match slot.wanted {
             Some(wanted) if wanted <= now => {
@@ -89,8 +99,8 @@ impl Deadlines {
 mod tests {
     use super::*;
 
-    const A: Handle = Handle(1);
-    const B: Handle = Handle(2);
+    const A: ConnectionHandle = ConnectionHandle(1);
+    const B: ConnectionHandle = ConnectionHandle(2);
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)

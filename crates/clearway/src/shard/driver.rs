@@ -23,7 +23,7 @@ pub(crate) struct Driver {
     pub(super) alarm: Alarm,
     abandoned: bool,
     /// Swapped with the inbox's list, so that neither is allocated again.
-    dirty: Vec<clearway_quic::endpoint::Handle>,
+    dirty: Vec<clearway_quic::endpoint::ConnectionHandle>,
     outcome: Outcome,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_quic::connection::Config;
-use clearway_quic::endpoint::{AdmissionControl, Handle};
+use clearway_quic::endpoint::{AdmissionControl, ConnectionHandle};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 
@@ -74,7 +74,7 @@ pub(super) struct EvictionState {
     /// The configuration of new connections for that limit.
     reduced_config: Option<(BufferLimit, Arc<Config>)>,
     /// Idle connections found by the last search, the longest idle first.
-    idle_candidates: VecDeque<Handle>,
+    idle_candidates: VecDeque<ConnectionHandle>,
     /// The time of the next search for idle connections.
     idle_search_after: Instant,
     /// The time of the next search for memory.
@@ -203,7 +203,7 @@ impl Connections {
     }
 
     /// Returns the longest idle connection that may be closed for a new client.
-    fn next_idle(&mut self, now: Instant) -> Option<Handle> {
+    fn next_idle(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let patience = self.endpoint_shared.eviction.evict_idle_after;
         if self.eviction.idle_candidates.is_empty() && now >= self.eviction.idle_search_after {
             let connections = u32::try_from(self.table.len()).unwrap_or(u32::MAX);
@@ -233,7 +233,7 @@ impl Connections {
     }
 
     /// Evicts a connection. Returns whether it was still there.
-    fn evict(&mut self, handle: Handle, reason: &TransportError) -> bool {
+    fn evict(&mut self, handle: ConnectionHandle, reason: &TransportError) -> bool {
         let Some(entry) = self.table.get(&handle) else {
             return false;
         };

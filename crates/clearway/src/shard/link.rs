@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use clearway_quic::connection::Received;
-use clearway_quic::endpoint::{self, Handle};
+use clearway_quic::connection::RecvMeta;
+use clearway_quic::endpoint::{self, ConnectionHandle};
 use clearway_udp::DatagramSocket;
 use tokio::sync::Notify;
 
@@ -48,7 +48,7 @@ pub(crate) struct ShardLink {
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     /// Connections that need a turn.
-    pub(super) dirty: Vec<Handle>,
+    pub(super) dirty: Vec<ConnectionHandle>,
     /// Connections that handles have begun.
     pub(super) begun: Vec<Arc<ConnectionShared>>,
     pub(super) strays: Strays,
@@ -272,7 +272,7 @@ impl ShardLink {
     }
 
     /// Adds a connection to those that need a turn.
-    pub(crate) fn push_dirty(&self, handle: Handle) {
+    pub(crate) fn push_dirty(&self, handle: ConnectionHandle) {
         let mut inbox = self.inbox();
         inbox.dirty.push(handle);
         let first = inbox.dirty.len() == 1;
@@ -295,7 +295,7 @@ impl ShardLink {
     }
 
     /// Forwards a datagram to the shard. Returns whether there was room.
-    pub(super) fn push_stray(&self, from: Received, datagram: &[u8]) -> bool {
+    pub(super) fn push_stray(&self, from: RecvMeta, datagram: &[u8]) -> bool {
         let mut inbox = self.inbox();
         let taken = !inbox.dead && inbox.strays.push(from, datagram);
         drop(inbox);

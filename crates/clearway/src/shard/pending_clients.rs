@@ -139,7 +139,7 @@ impl RecentHandshakes {
 mod tests {
     use super::*;
     use clearway_quic::ack::ReceivedEcn;
-    use clearway_quic::connection::Received;
+    use clearway_quic::connection::RecvMeta;
 
     fn source(n: u16) -> Source {
         let [a, b] = n.to_be_bytes();
@@ -148,7 +148,7 @@ mod tests {
 
     fn hello(n: u16) -> QueuedDatagram {
         QueuedDatagram {
-            from: Received {
+            from: RecvMeta {
                 remote: ([10, 0, 0, 1], 1).into(),
                 local_ip: None,
                 ecn: ReceivedEcn::NotEct,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::Received;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::connection::RecvMeta;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch, RecvError};
 use tokio::io::Interest;
 
@@ -45,7 +45,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(super) struct Receiver {
     batch: RecvBatch,
     /// The connection of each datagram of the batch.
-    routes: Vec<Option<Handle>>,
+    routes: Vec<Option<ConnectionHandle>>,
     /// After a receive error of the system: when to try again, ready or not.
     retry_at: Option<Instant>,
     failures: LogLimiter,
@@ -228,8 +228,8 @@ impl Receiver {
     }
 }
 
-fn received(meta: &Meta) -> Received {
-    Received {
+fn received(meta: &Meta) -> RecvMeta {
+    RecvMeta {
         remote: meta.remote,
         local_ip: meta.local_ip,
         ecn: match meta.ecn {

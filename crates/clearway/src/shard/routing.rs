@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use clearway_quic::connection::{EndpointEvent, Received};
-use clearway_quic::endpoint::{Arrival, Endpoint, Handle, Incoming};
+use clearway_quic::connection::{EndpointEvent, RecvMeta};
+use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint, Incoming};
 use clearway_quic::{Instant, Role};
 use clearway_udp::steering;
 
@@ -38,7 +38,7 @@ impl Connections {
         (owner != self.position.index).then_some(owner)
     }
 
-    pub(super) fn pass_on(&self, owner: usize, from: Received, datagram: &[u8]) {
+    pub(super) fn pass_on(&self, owner: usize, from: RecvMeta, datagram: &[u8]) {
         let taken = self
             .endpoint_shared
             .shard(owner)
@@ -62,29 +62,29 @@ impl Connections {
         endpoint: &mut Endpoint,
         now: Instant,
         unix_now: u64,
-        from: Received,
+        from: RecvMeta,
         datagram: &[u8],
         room: bool,
-    ) -> Option<Handle> {
+    ) -> Option<ConnectionHandle> {
         #[cfg(feature = "testing")]
         self.strike();
         match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
-            Arrival::Connection(handle) => {
+            DatagramEvent::Connection(handle) => {
                 self.mark_ready(handle);
                 Some(handle)
             }
-            Arrival::Incoming(incoming) if room => {
+            DatagramEvent::Incoming(incoming) if room => {
                 self.accept_client(endpoint, now, from, *incoming)
             }
-            Arrival::Incoming(_) => {
+            DatagramEvent::Incoming(_) => {
                 self.defer_client(endpoint, now, from, datagram);
                 None
             }
-            Arrival::Respond => {
+            DatagramEvent::Response => {
                 self.respond(from);
                 None
             }
-            Arrival::Dropped(_) => None,
+            DatagramEvent::Dropped(_) => None,
         }
     }
 
@@ -125,7 +125,7 @@ impl Connections {
     }
 
     /// Makes a new client wait, because enough handshakes began in this turn.
-    fn defer_client(&mut self, endpoint: &Endpoint, now: Instant, from: Received, datagram: &[u8]) {
+    fn defer_client(&mut self, endpoint: &Endpoint, now: Instant, from: RecvMeta, datagram: &[u8]) {
         let source = endpoint.admission().source_of(from.remote.ip());
         let stray = QueuedDatagram {
             from,
@@ -209,9 +209,9 @@ impl Connections {
         &mut self,
         endpoint: &mut Endpoint,
         now: Instant,
-        from: Received,
+        from: RecvMeta,
         incoming: Incoming,
-    ) -> Option<Handle> {
+    ) -> Option<ConnectionHandle> {
         if self.closing.is_some() || self.admit(&incoming) == Admission::Refuse {
             endpoint.refuse(&incoming, &mut self.response);
             self.respond(from);
@@ -274,7 +274,7 @@ impl Connections {
         })
     }
 
-    fn respond(&self, from: Received) {
+    fn respond(&self, from: RecvMeta) {
         let socket = self.socket.get_ref();
         if !send_datagram(&**socket, from.remote, from.local_ip, &self.response) {
             count(&self.link.counts.answers_dropped);

@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 
 /// Time that a connection may use in each round: enough for ten small requests or a handshake.
 pub(crate) const QUANTUM: Duration = Duration::from_micros(300);
@@ -63,8 +63,8 @@ impl TimeAccount {
 /// The connections that wait for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
-    prompt: VecDeque<Handle>,
-    round: VecDeque<Handle>,
+    prompt: VecDeque<ConnectionHandle>,
+    round: VecDeque<ConnectionHandle>,
     /// The number of the round.
     number: u32,
     /// Turns left until it is over.
@@ -96,7 +96,7 @@ impl Scheduler {
     }
 
     /// Queues the connection for a turn, unless it is queued already.
-    pub(super) fn push(&mut self, handle: Handle, account: &mut TimeAccount) {
+    pub(super) fn push(&mut self, handle: ConnectionHandle, account: &mut TimeAccount) {
         if account.queue.is_some() {
             return;
         }
@@ -121,12 +121,12 @@ impl Scheduler {
     }
 
     /// Removes the next connection to be served as soon as possible.
-    pub(super) fn pop_prompt(&mut self) -> Option<Handle> {
+    pub(super) fn pop_prompt(&mut self) -> Option<ConnectionHandle> {
         self.prompt.pop_front()
     }
 
     /// Removes the next connection of the round.
-    pub(super) fn pop_round(&mut self) -> Option<Handle> {
+    pub(super) fn pop_round(&mut self) -> Option<ConnectionHandle> {
         if self.left == 0 {
             self.begin_round();
         }
@@ -138,7 +138,7 @@ impl Scheduler {
     /// Decides about a connection that was removed from a queue. One that was to be served as
     /// soon as possible may have used up its quantum meanwhile; it is then served in rounds
     /// if others wait.
-    pub(super) fn check_due(&mut self, handle: Handle, account: &mut TimeAccount) -> Due {
+    pub(super) fn check_due(&mut self, handle: ConnectionHandle, account: &mut TimeAccount) -> Due {
         account.queue = None;
         let alone = self.is_empty();
         if alone || self.has_quantum(account) {
@@ -171,7 +171,7 @@ impl Scheduler {
     }
 
     #[cfg(test)]
-    pub(super) fn times_queued(&self, handle: Handle) -> usize {
+    pub(super) fn times_queued(&self, handle: ConnectionHandle) -> usize {
         let all = self.prompt.iter().chain(&self.round);
         all.filter(|queued| **queued == handle).count()
     }
@@ -218,14 +218,15 @@ mod tests {
         }
 
         fn push(&mut self, n: usize) {
-            self.scheduler.push(Handle(n as u64), &mut self.accounts[n]);
+            self.scheduler
+                .push(ConnectionHandle(n as u64), &mut self.accounts[n]);
         }
 
         fn charge(&mut self, n: usize, time: Duration, moved: u64) {
             self.scheduler.charge(&mut self.accounts[n], time, moved);
         }
 
-        fn due(&mut self, handle: Handle) -> Due {
+        fn due(&mut self, handle: ConnectionHandle) -> Due {
             let n = handle.0 as usize;
             self.scheduler.check_due(handle, &mut self.accounts[n])
         }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use clearway_quic::connection::Received;
+use clearway_quic::connection::RecvMeta;
 
 /// Most strays that wait for a shard; more are dropped and counted.
 const CAPACITY: usize = 1024;
@@ -13,7 +13,7 @@ const CAPACITY: usize = 1024;
 /// A datagram that waits, with its addresses.
 #[derive(Debug)]
 pub(super) struct QueuedDatagram {
-    pub(super) from: Received,
+    pub(super) from: RecvMeta,
     pub(super) datagram: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Strays {
 
 impl Strays {
     /// Adds a datagram. Returns whether there was room.
-    pub(super) fn push(&mut self, from: Received, datagram: &[u8]) -> bool {
+    pub(super) fn push(&mut self, from: RecvMeta, datagram: &[u8]) -> bool {
         let room = self.waiting.len() < CAPACITY;
         if room {
             self.waiting.push_back(QueuedDatagram {
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn stray_queue_is_bounded_and_first_in_first_out() {
-        let from = Received {
+        let from = RecvMeta {
             remote: ([127, 0, 0, 1], 1).into(),
             local_ip: None,
             ecn: ReceivedEcn::NotEct,

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clearway_quic::Instant;
-use clearway_quic::connection::{EndpointEvent, Received, Transmit};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::connection::{EndpointEvent, RecvMeta, Transmit};
+use clearway_quic::endpoint::ConnectionHandle;
 
 use super::SocketFd;
 use super::connections::Connections;
@@ -87,7 +87,7 @@ impl Connections {
 
     /// Serves a connection that was queued, unless it owes too much. Returns the time
     /// afterwards.
-    fn serve_if_due(&mut self, handle: Handle, at: Instant) -> io::Result<Instant> {
+    fn serve_if_due(&mut self, handle: ConnectionHandle, at: Instant) -> io::Result<Instant> {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(at);
         };
@@ -118,7 +118,12 @@ impl Connections {
 
     /// Charges a connection for the time since `from`, in which it has transferred `moved`
     /// bytes of stream data. Returns the time now.
-    pub(super) fn charge(&mut self, handle: Handle, from: Instant, moved: u64) -> Instant {
+    pub(super) fn charge(
+        &mut self,
+        handle: ConnectionHandle,
+        from: Instant,
+        moved: u64,
+    ) -> Instant {
         let now = self.link.clock.now();
         if let Some(entry) = self.table.get_mut(&handle) {
             let time = now.saturating_since(from);
@@ -133,7 +138,7 @@ impl Connections {
     }
 
     /// Whether a datagram of a connection has to wait for its turn.
-    pub(super) fn must_wait(&mut self, handle: Handle) -> bool {
+    pub(super) fn must_wait(&mut self, handle: ConnectionHandle) -> bool {
         if self.backlog.has(handle) {
             return true;
         }
@@ -145,7 +150,7 @@ impl Connections {
     }
 
     /// Sets a datagram aside until the turn of its connection, which is queued.
-    pub(super) fn set_aside(&mut self, handle: Handle, from: Received, datagram: &[u8]) {
+    pub(super) fn set_aside(&mut self, handle: ConnectionHandle, from: RecvMeta, datagram: &[u8]) {
         let kept = self.backlog.push(handle, from, datagram);
         count(if kept {
             &self.link.counts.datagrams_deferred
@@ -328,7 +333,7 @@ impl Connections {
     }
 
     /// Removes a connection that has ended.
-    fn forget(&mut self, handle: Handle) {
+    fn forget(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.remove(&handle) {
             self.deadlines.remove(handle, entry.deadline);
             self.backlog.take(handle);

@@ -11,9 +11,11 @@ use clearway_links::{Ecn, Packet, Time};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::RandomGenerator;
-use clearway_quic::connection::{Config, Connect, Connection, Received};
+use clearway_quic::connection::{Config, ConnectOptions, Connection, RecvMeta};
 use clearway_quic::crypto::{ReplayFilter, ResetKey, TokenKey};
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Limits, ServerConfig};
+use clearway_quic::endpoint::{
+    ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Limits, ServerConfig,
+};
 use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
@@ -103,7 +105,7 @@ pub struct Clearway {
     tls: ConfigPair,
     protocol: Protocol,
     watcher: Option<SharedObserverFactory>,
-    connections: BTreeMap<Handle, LiveConnection>,
+    connections: BTreeMap<ConnectionHandle, LiveConnection>,
     accepted: VecDeque<ConnId>,
     /// Responses that belong to no connection.
     answers: VecDeque<Packet>,
@@ -149,10 +151,10 @@ impl Clearway {
     }
 
     fn live(&mut self, conn: ConnId) -> Option<&mut LiveConnection> {
-        self.connections.get_mut(&Handle(conn.0))
+        self.connections.get_mut(&ConnectionHandle(conn.0))
     }
 
-    fn adopt(&mut self, handle: Handle, mut quic: Connection) -> ConnId {
+    fn adopt(&mut self, handle: ConnectionHandle, mut quic: Connection) -> ConnId {
         if let Some(observer) = self.watcher.as_ref().and_then(|w| (w.0)(&self.birth)) {
             quic.set_observer(observer);
         }
@@ -217,7 +219,7 @@ const fn sent_ecn(mark: Mark) -> Ecn {
 
 impl Stack for Clearway {
     fn receive(&mut self, now: Time, mut packet: Packet) {
-        let from = Received {
+        let from = RecvMeta {
             remote: packet.src,
             local_ip: Some(packet.dst.ip()),
             ecn: received_ecn(packet.ecn),
@@ -228,8 +230,8 @@ impl Stack for Clearway {
             .endpoint
             .receive(at, unix, from, &packet.data, &mut self.response);
         let handle = match arrival {
-            Arrival::Connection(handle) => handle,
-            Arrival::Incoming(incoming) => {
+            DatagramEvent::Connection(handle) => handle,
+            DatagramEvent::Incoming(incoming) => {
                 let Ok((handle, connection)) = self.endpoint.accept(at, *incoming) else {
                     return;
                 };
@@ -237,13 +239,13 @@ impl Stack for Clearway {
                 self.accepted.push_back(conn);
                 handle
             }
-            Arrival::Respond => {
+            DatagramEvent::Response => {
                 let answer = core::mem::take(&mut self.response);
                 self.answers
                     .push_back(Packet::new(packet.dst, packet.src, answer));
                 return;
             }
-            Arrival::Dropped(_) => return,
+            DatagramEvent::Dropped(_) => return,
         };
         if let Some(live) = self.connections.get_mut(&handle) {
             live.quic.receive(at, from, &mut packet.data);
@@ -291,7 +293,7 @@ impl Stack for Clearway {
     }
 
     fn connect(&mut self, now: Time, remote: SocketAddr) -> Result<ConnId, String> {
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote,
             local_ip: None,
             server_name: SERVER_NAME
@@ -312,7 +314,8 @@ impl Stack for Clearway {
     }
 
     fn life(&self, conn: ConnId) -> ConnectionState {
-        let Some(LiveConnection { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
+        let Some(LiveConnection { quic, .. }) = self.connections.get(&ConnectionHandle(conn.0))
+        else {
             return ConnectionState::Closed("its state was already dropped".to_owned());
         };
         if let Some(error) = quic.error() {
@@ -365,7 +368,8 @@ impl Stack for Clearway {
     }
 
     fn figures(&self, now: Time, conn: ConnId) -> SenderStats {
-        let Some(LiveConnection { quic, .. }) = self.connections.get(&Handle(conn.0)) else {
+        let Some(LiveConnection { quic, .. }) = self.connections.get(&ConnectionHandle(conn.0))
+        else {
             return SenderStats::default();
         };
         let stats = quic.stats(instant(now));

@@ -242,7 +242,7 @@ impl LocalCids {
     /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        memory::short_list(&self.issued).saturating_add(memory::ring(&self.changes))
+        memory::small_vec(&self.issued).saturating_add(memory::vec_deque(&self.changes))
     }
 
     /// Returns how many the peer may keep after it has obeyed our Retire Prior To.

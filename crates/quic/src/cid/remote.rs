@@ -291,10 +291,10 @@ impl RemoteCids {
     /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        memory::short_list(&self.cids)
-            .saturating_add(memory::short_list(&self.seen))
-            .saturating_add(memory::short_list(&self.retiring))
-            .saturating_add(memory::short_list(&self.waiting))
+        memory::small_vec(&self.cids)
+            .saturating_add(memory::small_vec(&self.seen))
+            .saturating_add(memory::small_vec(&self.retiring))
+            .saturating_add(memory::small_vec(&self.waiting))
     }
 
     fn for_path(&self, path: PathId) -> Option<&PeerCid> {

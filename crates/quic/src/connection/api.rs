@@ -1,12 +1,13 @@
-//! What the application calls and hears.
+//! The calls of the application: streams, DATAGRAM frames, migration, and what the
+//! handshake agreed on.
 
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_recovery::limit::Limit;
 
-use super::life::{ConnectionError, Handshake, Life};
 use super::migration::MigrateError;
+use super::state::{ConnectionError, HandshakeState, LifecycleState};
 use super::{Connection, Event, UpdateKeysError};
 use crate::datagram::SendDatagramError;
 use crate::stream::{Directionality, Priority, ReadError, SendProgress, StreamId, WriteError};
@@ -14,7 +15,7 @@ use crate::wire::TransportParameters;
 use crate::{Instant, Role};
 
 impl Connection {
-    /// The next event, until there is none.
+    /// Returns the next event, or `None` when there is none left.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.reports
             .events
@@ -22,129 +23,131 @@ impl Connection {
             .or_else(|| self.frames.streams.poll_event().map(Event::Stream))
     }
 
-    /// Whether TLS is still running.
+    /// Returns whether the TLS handshake is still running.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
-        self.life.handshake == Handshake::Running
+        self.lifecycle.handshake == HandshakeState::Running
     }
 
-    /// Whether both ends know that the handshake is complete.
+    /// Returns whether the handshake is confirmed (RFC 9001 §4.1.2): both ends know that it
+    /// is complete.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
-        self.life.handshake == Handshake::Confirmed
+        self.lifecycle.handshake == HandshakeState::Confirmed
     }
 
-    /// Why the connection ended, if it has.
+    /// Returns why the connection ended, or `None` while it has not.
     #[must_use]
     pub fn error(&self) -> Option<&ConnectionError> {
-        self.life.error.as_deref()
+        self.lifecycle.error.as_deref()
     }
 
-    /// Whether the endpoint may forget the connection.
+    /// Returns whether the connection is over, so that the endpoint may forget it.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        matches!(self.life.state, Life::Drained)
+        matches!(self.lifecycle.state, LifecycleState::Drained)
     }
 
-    /// The peer's address on the active path.
+    /// Returns the peer's address on the active path.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
         self.network.paths.active().remote
     }
 
-    /// The application protocol both ends agreed on.
+    /// Returns the application protocol (ALPN) that both ends agreed on.
     #[must_use]
     pub fn alpn(&self) -> Option<&[u8]> {
         self.tls.summary.alpn.as_deref()
     }
 
-    /// The name the client asked for.
+    /// Returns the server name that the client asked for (SNI).
     #[must_use]
     pub fn server_name(&self) -> Option<&str> {
         self.tls.summary.server_name.as_deref()
     }
 
-    /// The peer's certificates, its own first, DER.
+    /// Returns the peer's certificate chain in DER, the end entity's certificate first.
     #[must_use]
     pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
         Some(&self.tls.summary.peer_certificates[..]).filter(|chain| !chain.is_empty())
     }
 
-    /// The peer's transport parameters, once they have arrived; read anew from
-    /// their encoding by each call.
+    /// Returns the peer's transport parameters once they have arrived. Each call decodes
+    /// them again.
     #[must_use]
     pub fn peer_transport_parameters(&self) -> Option<TransportParameters> {
         self.tls.peer_parameters(self.role)
     }
 
-    /// Whether TLS resumed an earlier session; false until it is known.
+    /// Returns whether TLS resumed an earlier session; false until that is known.
     #[must_use]
     pub fn resumed(&self) -> bool {
         self.tls.summary.resumed
     }
 
-    /// Whether 0-RTT data may be written (client), before the handshake.
+    /// Returns whether a client may write 0-RTT data, before the handshake is complete.
     #[must_use]
     pub fn has_zero_rtt(&self) -> bool {
         self.keys.zero_rtt.is_some()
     }
 
-    /// Whether a client's 0-RTT packet has been read before the handshake is
-    /// complete (server).
+    /// Returns whether a server has keys for the client's 0-RTT packets and the handshake
+    /// is not complete yet.
     #[must_use]
     pub fn has_readable_zero_rtt(&self) -> bool {
         self.role == Role::Server
-            && self.life.handshake == Handshake::Running
+            && self.lifecycle.handshake == HandshakeState::Running
             && self.keys.zero_rtt.is_some()
     }
 
-    /// Whether the server took the client's 0-RTT data; `None` until it is known
-    /// or if there was none. A server that refused it knows of none.
+    /// Returns whether the server accepted the client's 0-RTT data; `None` until that is
+    /// known, if there was none, and on a server that rejected it.
     #[must_use]
     pub fn zero_rtt_accepted(&self) -> Option<bool> {
         self.tls.zero_rtt_accepted
     }
 
-    /// Whether the client had to prove its address by a Retry (RFC 9000 §8.1.2).
+    /// Returns whether the client had to validate its address by a Retry (RFC 9000 §8.1.2).
     #[must_use]
     pub fn retried(&self) -> bool {
         self.tls.retried()
     }
 
-    /// When stream data or a DATAGRAM last arrived for the first time, or was
-    /// acknowledged for the first time; before that, when the handshake was complete,
-    /// and before that, when the connection began. A packet that moves none of it,
-    /// such as a PING, an ACK of one or a repetition, does not count.
+    /// Returns when stream data or a DATAGRAM last arrived or was acknowledged for the
+    /// first time. Before that, it is when the handshake was complete, or when the
+    /// connection began. Packets that transfer no new data, such as a PING, its ACK or a
+    /// retransmission, do not count.
     #[must_use]
     pub fn last_activity(&self) -> Instant {
         self.last_activity
     }
 
-    /// How many streams of this kind could be opened now: so many of those that
-    /// wait for one need waking on `StreamEvent::StreamsAvailable`, not all.
+    /// Returns how many streams of this kind could be opened now. On
+    /// `StreamEvent::StreamsAvailable`, no more tasks than that need to be woken.
     #[must_use]
     pub fn openable(&self, directionality: Directionality) -> u64 {
         self.frames.streams.openable(directionality)
     }
 
-    /// Streams of either end that are not over. O(1).
+    /// Returns the number of open streams, those of either end. O(1).
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.frames.streams.counts().open
     }
 
-    /// Opens a stream; `None` while the peer's limit is reached (then
-    /// `StreamEvent::StreamsAvailable` follows).
+    /// Opens a stream. Returns `None` while the peer's limit is reached;
+    /// `StreamEvent::StreamsAvailable` follows.
     pub fn open(&mut self, directionality: Directionality) -> Option<StreamId> {
         self.frames.streams.open(directionality)
     }
 
-    /// The next stream the peer opened.
+    /// Returns the next stream that the peer opened.
     pub fn accept(&mut self, directionality: Directionality) -> Option<StreamId> {
         self.frames.streams.accept(directionality)
     }
 
-    /// Takes as much of `data` as the buffer allows; answers how much.
+    /// Writes as much of `data` as the send buffer has room for. Returns the number of
+    /// bytes written.
     ///
     /// # Errors
     /// See [`WriteError`]; `Blocked` is followed by `StreamEvent::Writable`.
@@ -152,7 +155,8 @@ impl Connection {
         self.frames.streams.write(id, data)
     }
 
-    /// Like [`write`](Self::write) without a copy; advances `data`.
+    /// Like [`write`](Self::write), but without a copy. Removes what was written from the
+    /// front of `data`.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -160,27 +164,27 @@ impl Connection {
         self.frames.streams.write_chunk(id, data)
     }
 
-    /// How far what was written on a stream has come; `None` once there is no such
-    /// stream, or it was reset.
+    /// Returns how much of what was written on a stream was sent and acknowledged; `None`
+    /// if the stream is over or was reset.
     #[must_use]
     pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
         self.frames.streams.send_progress(id)
     }
 
-    /// Bytes of stream data sent so far, each counted once.
+    /// Returns the bytes of stream data sent so far, retransmissions not counted.
     #[must_use]
     pub fn stream_bytes_sent(&self) -> u64 {
         self.frames.streams.bytes_sent()
     }
 
-    /// Bytes of stream data that reached their reader so far, either way: those that the
-    /// application has read, and those sent that nothing is waited for any more.
+    /// Returns the bytes of stream data delivered so far in both directions: those that the
+    /// application has read, and those sent that were acknowledged or are no longer needed.
     #[must_use]
     pub fn stream_bytes_moved(&self) -> u64 {
         self.frames.streams.bytes_moved()
     }
 
-    /// Ends the stream after what has been written.
+    /// Ends the stream after the data written so far (FIN).
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -188,8 +192,8 @@ impl Connection {
         self.frames.streams.finish(id)
     }
 
-    /// Abandons sending (RESET_STREAM); a code over 2^62 - 1, which has no encoding,
-    /// counts as that.
+    /// Abandons sending (RESET_STREAM). A code above 2^62 - 1 cannot be encoded and is
+    /// replaced by 2^62 - 1.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -197,7 +201,7 @@ impl Connection {
         self.frames.streams.reset(id, code)
     }
 
-    /// Abandons receiving (STOP_SENDING); the code as in [`reset`](Self::reset).
+    /// Abandons receiving (STOP_SENDING). Codes are limited as in [`reset`](Self::reset).
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -205,33 +209,34 @@ impl Connection {
         self.frames.streams.stop(id, code)
     }
 
-    /// Reads into `buffer`; `None` = the stream has ended.
+    /// Reads into `buffer`. Returns the number of bytes read, or `None` at the end of the
+    /// stream.
     ///
     /// # Errors
     /// See [`ReadError`]; `Blocked` is followed by `StreamEvent::Readable`.
     pub fn read(&mut self, id: StreamId, buffer: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let read = self.frames.streams.read(id, buffer);
         if let Ok(Some(len)) = read {
-            self.reports.trace.read(id, len);
+            self.reports.trace.stream_read(id, len);
         }
         read
     }
 
-    /// Reads at most `max` bytes without a copy; `None` = the stream has ended.
+    /// Reads at most `max` bytes without a copy. Returns `None` at the end of the stream.
     ///
     /// # Errors
     /// See [`ReadError`].
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
         let chunk = self.frames.streams.read_chunk(id, max);
         if let Ok(Some(bytes)) = &chunk {
-            self.reports.trace.read(id, bytes.len());
+            self.reports.trace.stream_read(id, bytes.len());
         }
         chunk
     }
 
-    /// Whether a stream has data to read, without reading it; `false` = the stream has
-    /// ended. After `Blocked` a [`Readable`](crate::stream::StreamEvent::Readable)
-    /// follows, as after a read.
+    /// Returns whether a stream has data to read, without reading it; `false` at the end of
+    /// the stream. After `Blocked`, a [`Readable`](crate::stream::StreamEvent::Readable)
+    /// event follows, as after a read.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -239,43 +244,43 @@ impl Connection {
         self.frames.streams.peek(id)
     }
 
-    /// Changes how a stream is scheduled against others; nothing happens if it
-    /// has ended.
+    /// Sets the priority of a stream among the streams to send. Does nothing if the stream
+    /// is over.
     pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
         self.frames.streams.set_priority(id, priority);
     }
 
-    /// Queues a DATAGRAM frame (RFC 9221).
+    /// Queues a message to be sent in a DATAGRAM frame (RFC 9221).
     ///
     /// # Errors
-    /// If the peer takes none, it is too large, or the queue is full.
+    /// See [`SendDatagramError`].
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
         let room = self.network.datagram_room(&self.frames);
         self.frames.datagrams_out.send(data, room)
     }
 
-    /// The next DATAGRAM received.
+    /// Returns the next message received in a DATAGRAM frame.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
         self.frames.datagrams_in.recv()
     }
 
-    /// Largest DATAGRAM that fits a packet of the active path now; `None` if
-    /// the peer takes none.
+    /// Returns the size in bytes of the largest message that a packet of the active path
+    /// can carry now; `None` if the peer does not accept DATAGRAM frames.
     #[must_use]
     pub fn max_datagram_size(&self) -> Option<usize> {
         let room = self.network.datagram_room(&self.frames);
         self.frames.datagrams_out.max_size(room)
     }
 
-    /// True once after a [`send_datagram`](Self::send_datagram) that was refused
-    /// for a full queue could be tried again.
+    /// Returns true once after a [`send_datagram`](Self::send_datagram) that failed with a
+    /// full queue could be tried again.
     pub fn take_datagram_writable(&mut self) -> bool {
         self.frames.datagrams_out.take_writable()
     }
 
-    /// Whether what the application just did calls for a `transmit`: false
-    /// while window, pacer, address validation or the host hold everything
-    /// back, since the datagram or the timer that ends that is followed by one
+    /// Returns whether something the application just did makes a `transmit` worthwhile.
+    /// False while congestion window, pacer, anti-amplification limit or host hold
+    /// everything back: the datagram or timer that ends this is followed by a `transmit`
     /// anyway.
     #[must_use]
     pub fn is_transmit_due(&self) -> bool {
@@ -285,22 +290,22 @@ impl Connection {
             | Limit::ConnectionFlowControl
             | Limit::StreamFlowControl
             | Limit::StreamLimit
-            | Limit::Application => self.frames.want_data(),
+            | Limit::Application => self.frames.has_pending_data(),
         }
     }
 
-    /// Sends a PING, whose acknowledgement shows that the peer is there.
+    /// Queues a PING, whose acknowledgement shows that the peer is reachable.
     pub fn ping(&mut self) {
         self.frames.ping();
     }
 
-    /// Begins a new key phase (RFC 9001 §6.1).
+    /// Initiates a key update (RFC 9001 §6.1).
     ///
     /// # Errors
     /// See [`UpdateKeysError`].
     pub fn update_keys(&mut self, now: Instant) -> Result<(), UpdateKeysError> {
         self.begin_trace(now);
-        if self.life.handshake != Handshake::Confirmed {
+        if self.lifecycle.handshake != HandshakeState::Confirmed {
             return Err(UpdateKeysError::HandshakeNotConfirmed);
         }
         let Some(keys) = &mut self.keys.one_rtt else {
@@ -308,45 +313,46 @@ impl Connection {
         };
         keys.initiate_update(now)
             .map_err(|_| UpdateKeysError::TooSoon)?;
-        self.reports.key_phase(now, false);
+        self.reports.key_updated(now, false);
         Ok(())
     }
 
-    /// Moves the client to another local address at once, for a host whose old
-    /// address is gone or going: takes a fresh connection ID, sends from there
-    /// from now on, and validates the path meanwhile (RFC 9000 §9.2). If nothing
-    /// answers, the connection returns to the last path that worked. See
-    /// [`probe`](Self::probe) for when the old path still works.
+    /// Moves the client to another local address at once, for a host whose old address is
+    /// gone or about to go. From now on, packets are sent from there, with a fresh
+    /// connection ID, while the path is validated (RFC 9000 §9.2). If validation fails, the
+    /// connection returns to the last path that worked. Use [`probe`](Self::probe) while
+    /// the old path still works.
     ///
     /// # Errors
-    /// See [`MigrateError`]; the connection goes on as before.
+    /// See [`MigrateError`]. The connection is unchanged then.
     pub fn migrate(&mut self, now: Instant, local_ip: Option<IpAddr>) -> Result<(), MigrateError> {
         self.begin_trace(now);
         let (network, mut cx, outcome) = self.network_parts(now);
         network.migrate(&mut cx, outcome, local_ip)
     }
 
-    /// Validates the path from another local address, and moves the client there
-    /// once the server has answered (RFC 9000 §9.1). Until then data goes where
-    /// it went; if nothing answers, that is all that happens. A later call, and
-    /// the move to a preferred address, replace the one before.
+    /// Validates the path from another local address, and moves the client there once the
+    /// server has answered (RFC 9000 §9.1). Until then data stays on the current path, and
+    /// if validation fails nothing else changes. A later call, or a move to the server's
+    /// preferred address, replaces an earlier one.
     ///
     /// # Errors
-    /// See [`MigrateError`]; the connection goes on as before.
+    /// See [`MigrateError`]. The connection is unchanged then.
     pub fn probe(&mut self, now: Instant, local_ip: IpAddr) -> Result<(), MigrateError> {
         self.begin_trace(now);
         let (network, mut cx, outcome) = self.network_parts(now);
         network.probe(&mut cx, outcome, local_ip)
     }
 
-    /// A datagram of `size` bytes was refused by the host as too large.
+    /// Reports that the host rejected a datagram of `size` bytes as too large (EMSGSIZE).
     pub fn on_datagram_too_large(&mut self, now: Instant, size: usize) {
         self.begin_trace(now);
         let reports = &mut self.reports;
         self.network.on_datagram_too_large(now, size, reports);
     }
 
-    /// Retires the connection IDs in use and issues others.
+    /// Asks the peer to retire the connection IDs it uses, and issues new ones (RFC 9000
+    /// §5.1.2).
     pub fn rotate_connection_ids(&mut self) {
         self.frames.local_cids.rotate();
         self.issue_cids();

@@ -1,4 +1,4 @@
-//! Datagrams and packets on their way in.
+//! What is known of received datagrams and packets besides their bytes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,19 +7,19 @@ use crate::ack::ReceivedEcn;
 use crate::path::Addresses;
 use crate::wire::PacketKind;
 
-/// Where a received datagram came from.
+/// Metadata of a received UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct RecvMeta {
     /// The sender's address.
     pub remote: SocketAddr,
-    /// The local address it was sent to, where the platform tells.
+    /// The local address it was sent to, if the platform reports it.
     pub local_ip: Option<IpAddr>,
     /// Its ECN mark.
     pub ecn: ReceivedEcn,
 }
 
-impl From<&Received> for Addresses {
-    fn from(from: &Received) -> Self {
+impl From<&RecvMeta> for Addresses {
+    fn from(from: &RecvMeta) -> Self {
         Self {
             remote: from.remote,
             local_ip: from.local_ip,
@@ -27,23 +27,23 @@ impl From<&Received> for Addresses {
     }
 }
 
-/// When and from where a datagram came.
+/// When a datagram arrived, and its metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
-    pub(crate) from: Received,
+    pub(crate) from: RecvMeta,
 }
 
 /// A packet that authenticated.
-pub(crate) struct Packet<'a> {
+pub(crate) struct AuthenticatedPacket<'a> {
     pub(crate) kind: PacketKind,
     pub(crate) number: u64,
-    /// Key generation that opened it (1-RTT), for ACKs in it.
+    /// The key generation that opened it (1-RTT), to check the ACK frames in it.
     pub(crate) generation: u64,
     pub(crate) payload: &'a [u8],
     /// Size of the datagram it came in, in bytes.
     pub(crate) datagram_len: usize,
-    /// When it arrived: before now if it waited for its keys.
+    /// When it arrived; earlier than now if it waited for its keys.
     pub(crate) arrived: Instant,
-    pub(crate) from: Received,
+    pub(crate) from: RecvMeta,
 }

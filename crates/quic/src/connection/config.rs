@@ -1,96 +1,109 @@
-//! How a connection behaves.
+//! Transport settings.
 
 use core::time::Duration;
 
 use clearway_recovery::congestion::{CongestionControl, NewPath, SlowStart};
 use clearway_recovery::controller::{Controller, Ect};
 
-use crate::ack::DEFAULT_ACK_THRESHOLD;
+use crate::ack::{DEFAULT_ACK_THRESHOLD, DEFAULT_MAX_ACK_DELAY};
 use crate::bucket::Rate;
 use crate::path::ecn::Mark;
+use crate::path::mtu::{DEFAULT_MAX_MTU, MAX_SIZE};
 use crate::stream;
 
-/// Transport settings of a connection. Every default is meant to be left alone.
+/// Transport settings of a connection. The defaults suit most uses.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
     /// Stream counts, windows and memory budgets.
     pub streams: stream::Config,
-    /// Congestion control of every path: CUBIC by default, which shares a bottleneck
-    /// fairly with what most hosts run. `Algorithm::Bbr.into()` chooses another of
-    /// ours, [`CongestionControl::custom`] one of your own.
+    /// The congestion controller of every path. CUBIC by default, because it shares a
+    /// bottleneck fairly with what most hosts run. Select another with
+    /// `Algorithm::Bbr.into()`, or your own with [`CongestionControl::custom`].
     pub controller: CongestionControl,
-    /// How its first slow start ends.
+    /// How the controller's first slow start ends.
     pub slow_start: SlowStart,
-    /// Close after this long without a packet from the peer; zero = never
-    /// (RFC 9000 §10.1). The smaller of both ends' values holds.
+    /// Close the connection after this long without a packet from the peer; zero = never.
+    /// The smaller value of both ends applies (RFC 9000 §10.1). 30 seconds by default,
+    /// which outlasts most interruptions of a mobile network.
     pub idle_timeout: Duration,
-    /// Give a handshake up that is not complete after this long, whatever the peer
-    /// sends meanwhile; zero = never, which leaves it to the idle timeout, which a
-    /// peer can put off for ever. The default, a minute, is many times what a path
-    /// with heavy loss takes.
+    /// Give up a handshake that is not complete after this long, whatever the peer sends
+    /// meanwhile. Zero = never; then only the idle timeout applies, which a peer can
+    /// postpone for ever. The default, a minute, is many times what a path with heavy loss
+    /// needs.
     pub handshake_timeout: Duration,
-    /// Servers: give a client up whose ClientHello is not complete after this long;
-    /// zero = when `handshake_timeout` says. A ClientHello is one or a few datagrams
-    /// that leave together, so what lacks is a retransmission: the default, five
-    /// seconds, has room for two of them if nothing tells the client of its round
-    /// trip (after 1 and 3 s), and for half a dozen otherwise. With 30 % loss both
-    /// ways as many handshakes complete as without this deadline.
+    /// Servers: give up a client whose ClientHello is not complete after this long; zero =
+    /// only `handshake_timeout` applies. A ClientHello is one or a few datagrams that leave
+    /// together, so what is missing is a retransmission. The default, five seconds, has
+    /// room for two of them if the client has no round-trip sample yet (after 1 and 3 s),
+    /// and for half a dozen otherwise. With 30 % loss in both directions as many handshakes
+    /// complete as without this deadline.
     pub client_hello_timeout: Duration,
-    /// Send a PING after this long without one from the peer, so that the idle
-    /// timeout never strikes (RFC 9000 §10.1.2).
+    /// Send a PING after this long without ack-eliciting packets sent, to keep the
+    /// connection from idling out (RFC 9000 §10.1.2). Off by default, because it keeps
+    /// mobile radios awake.
     pub keep_alive: Option<Duration>,
-    /// RTT assumed before the first sample (RFC 9002 §6.2.2).
+    /// RTT assumed before the first sample. 333 ms by default (RFC 9002 §6.2.2).
     pub initial_rtt: Duration,
-    /// Longest delay of our acknowledgements (RFC 9000 §13.2.1).
+    /// Longest delay of acknowledgements sent (RFC 9000 §13.2.1). 25 ms by default, as in
+    /// RFC 9000 §18.2.
     pub max_ack_delay: Duration,
-    /// Offer and use the ACK frequency extension (draft-ietf-quic-ack-frequency).
+    /// Offer and use the ACK frequency extension (draft-ietf-quic-ack-frequency). On by
+    /// default: fewer ACKs save both ends work.
     pub ack_frequency: bool,
-    /// Ack-eliciting packets that make an acknowledgement due until the peer
-    /// asks for another number; at least 1 (RFC 9000 §13.2.2).
+    /// Ack-eliciting packets after which an acknowledgement is due, until the peer requests
+    /// another number; at least 1. 2 by default (RFC 9000 §13.2.2).
     pub ack_threshold: u64,
-    /// Largest UDP payload to search for, in bytes (RFC 9000 §14.3).
+    /// Largest UDP payload that MTU discovery tries, in bytes (RFC 9000 §14.3). 1,452 by
+    /// default: Ethernet with IPv6.
     pub max_mtu: u16,
-    /// Search for a larger MTU than 1,200 bytes.
+    /// Whether to search for an MTU above 1,200 bytes. On by default: larger packets cost
+    /// less per byte.
     pub mtu_discovery: bool,
-    /// Largest UDP payload we take, in bytes.
+    /// Largest UDP payload accepted, in bytes (`max_udp_payload_size`). 65,527 by default:
+    /// all that UDP carries.
     pub max_udp_payload: u16,
-    /// Mark packets as the controller asks, ECT(0) or ECT(1), and act on CE
-    /// marks (RFC 9000 §13.4, RFC 9331).
+    /// Whether to mark packets as the controller asks, ECT(0) or ECT(1), and to act on CE
+    /// marks (RFC 9000 §13.4, RFC 9331). On by default; paths that damage marks are
+    /// detected.
     pub ecn: bool,
-    /// DATAGRAM frames: bytes queued at most each way; 0 = not offered.
+    /// Most bytes of DATAGRAM messages queued in each direction; 0 = DATAGRAM frames are
+    /// not accepted. 1 MiB by default.
     pub datagram_buffer: usize,
-    /// Connection IDs of the peer that we keep (RFC 9000 §5.1.1).
+    /// Most connection IDs that the peer may issue to us (RFC 9000 §5.1.1). 8 by default:
+    /// more than the paths that can be probed at once.
     pub active_connection_id_limit: u64,
-    /// Whether the peer may migrate (RFC 9000 §9.1).
+    /// Whether the peer may migrate to other addresses (RFC 9000 §9.1). On by default,
+    /// since NAT rebinding looks the same.
     pub allow_migration: bool,
-    /// How much work the peer may ask for by frames that transfer no new data: control
-    /// frames, STREAM frames that are empty or repeat what is known, small DATAGRAM
-    /// frames that are dropped because nobody reads them, and ACK frames of more than
-    /// 64 ranges that acknowledge nothing new. In units of
-    /// about one stream looked up: most frames cost one, PATH_CHALLENGE four,
-    /// RETIRE_CONNECTION_ID eight. Beyond it the connection ends with
-    /// PROTOCOL_VIOLATION (RFC 9000 §21.9). Beside time, useful work pays for more: a
-    /// unit for 64 new bytes of stream data either way, eight for a stream that opens.
+    /// How much work the peer may cause with frames that transfer no new data: control
+    /// frames, STREAM frames that are empty or repeat known data, small DATAGRAM frames
+    /// that are dropped because nobody reads them, and ACK frames of more than 64 ranges
+    /// that acknowledge nothing new. The unit is about the cost of looking up one stream:
+    /// most frames cost one unit, PATH_CHALLENGE four, RETIRE_CONNECTION_ID eight. When the
+    /// budget is exhausted, the connection is closed with PROTOCOL_VIOLATION (RFC 9000
+    /// §21.9). Time and useful work refill it: a unit for 64 new bytes of stream data in
+    /// either direction, eight for each stream opened.
     ///
-    /// 40,000 at once is a few milliseconds of a core, of the order of some
-    /// handshakes, which an attacker can have as well. 4,000 a second is less than a
-    /// thousandth of a core, and many times what an honest peer sends over a
-    /// connection that transfers nothing.
+    /// 40,000 units at once are a few milliseconds of a core, comparable to a few
+    /// handshakes, which an attacker can cause as well. 4,000 units a second are less than
+    /// a thousandth of a core, and many times what an honest peer sends on a connection
+    /// that transfers nothing.
     pub unproductive_work: Rate,
-    /// Reserved versions, transport parameters and the QUIC bit, to keep the
-    /// extension points open (RFC 9287, RFC 9000 §18.1).
+    /// Whether to send reserved versions and transport parameters and to clear the QUIC bit
+    /// at random, which keeps the extension points usable (RFC 9287, RFC 9000 §18.1). On by
+    /// default.
     pub grease: bool,
-    /// Start a key update after this many packets in one phase; the limits of
-    /// RFC 9001 §6.6 hold in any case.
+    /// Initiate a key update after this many packets in one key phase. `None` by default:
+    /// only at the limits of RFC 9001 §6.6, which apply in any case.
     pub key_update_after: Option<u64>,
-    /// A known bug, to be found by somebody's detector.
+    /// A known bug to reproduce, for tests of detectors.
     #[cfg(feature = "specimens")]
     pub specimen: Option<clearway_recovery::specimens::Specimen>,
 }
 
 impl Config {
-    /// A congestion controller for a new path.
+    /// Creates the congestion controller of a new path.
     pub(crate) fn build_controller(&self, mds: u64, seed: u64) -> Box<dyn Controller> {
         let path = NewPath {
             mds,
@@ -104,7 +117,7 @@ impl Config {
         self.controller.build(&path)
     }
 
-    /// The mark that a path of this controller is tested with.
+    /// Returns the ECN mark that a path with this controller is tested with.
     pub(crate) fn mark(&self, controller: &dyn Controller) -> Mark {
         match (self.ecn, controller.ecn()) {
             (false, _) => Mark::NotEct,
@@ -125,12 +138,12 @@ impl Default for Config {
             client_hello_timeout: Duration::from_secs(5),
             keep_alive: None,
             initial_rtt: Duration::from_millis(333),
-            max_ack_delay: Duration::from_millis(25),
+            max_ack_delay: DEFAULT_MAX_ACK_DELAY,
             ack_frequency: true,
             ack_threshold: DEFAULT_ACK_THRESHOLD,
-            max_mtu: 1452,
+            max_mtu: DEFAULT_MAX_MTU,
             mtu_discovery: true,
-            max_udp_payload: 65_527,
+            max_udp_payload: MAX_SIZE,
             ecn: true,
             datagram_buffer: 1 << 20,
             active_connection_id_limit: 8,

@@ -1,7 +1,7 @@
 //! Frames of the connection itself: HANDSHAKE_DONE, NEW_TOKEN, ACK_FREQUENCY.
 
-use super::content::SentFrame;
-use super::frequency::AckFrequencyRequest;
+use super::ack_frequency::AckFrequencyRequest;
+use super::sent_frame::SentFrame;
 use crate::wire::{Frame, Writer};
 
 /// Control frames of the connection itself that wait to be sent.
@@ -16,7 +16,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
         self.new_token.as_ref().map_or(0, |token| token.len())
     }
@@ -25,19 +25,19 @@ impl Control {
         self.handshake_done || self.new_token_due || self.ack_frequency_due
     }
 
-    /// Asks the peer to acknowledge otherwise.
-    pub(super) fn ask(&mut self, request: AckFrequencyRequest) {
+    /// Queues an ACK_FREQUENCY frame.
+    pub(super) fn request_ack_frequency(&mut self, request: AckFrequencyRequest) {
         self.ack_frequency = Some(request);
         self.ack_frequency_due = true;
     }
 
-    /// HANDSHAKE_DONE and a NEW_TOKEN, for the client.
+    /// Queues HANDSHAKE_DONE and, if there is a token, NEW_TOKEN for the client.
     pub(super) fn on_handshake_done(&mut self) {
         self.handshake_done = true;
         self.new_token_due = self.new_token.is_some();
     }
 
-    /// Writes what is due, as far as it fits.
+    /// Writes the frames that are due, as far as they fit.
     pub(super) fn fill(&mut self, w: &mut Writer<'_>, mut sent: impl FnMut(SentFrame)) {
         if self.handshake_done && push(w, &Frame::HandshakeDone) {
             self.handshake_done = false;
@@ -59,25 +59,26 @@ impl Control {
         }
     }
 
-    /// NEW_TOKEN was acknowledged. A copy declared lost may have made it due again.
+    /// Handles the acknowledgement of NEW_TOKEN. A copy declared lost may have made it due
+    /// again.
     pub(super) fn on_token_acked(&mut self) {
         self.new_token = None;
         self.new_token_due = false;
     }
 
-    /// NEW_TOKEN was lost.
+    /// Handles the loss of NEW_TOKEN.
     pub(super) fn on_token_lost(&mut self) {
         self.new_token_due = self.new_token.is_some();
     }
 
-    /// ACK_FREQUENCY of this sequence number was lost.
+    /// Handles the loss of ACK_FREQUENCY with this sequence number.
     pub(super) fn on_ack_frequency_lost(&mut self, sequence: u64) {
         let current = self.ack_frequency.map(|request| request.sequence);
         self.ack_frequency_due |= current == Some(sequence);
     }
 }
 
-/// Writes `frame` if it fits.
+/// Writes `frame` if it fits; returns whether it did.
 pub(super) fn push(w: &mut Writer<'_>, frame: &Frame<'_>) -> bool {
     let fits = frame.size() <= w.remaining();
     if fits {

@@ -1,4 +1,4 @@
-//! What a connection counts.
+//! Counters of a connection.
 
 /// Counts since the connection began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,18 +16,19 @@ pub struct Counters {
     pub bytes_received: u64,
     /// QUIC packets that authenticated.
     pub packets_received: u64,
-    /// QUIC packets not processed, for whatever reason.
+    /// QUIC packets dropped without being processed, for any
+    /// [reason](crate::event::DropReason).
     pub packets_dropped: u64,
-    /// Tokens not used because they are too long: in a Retry over
-    /// [`retry::MAX_TOKEN_LEN`](crate::wire::retry::MAX_TOKEN_LEN), which was
-    /// discarded, or in a NEW_TOKEN frame over
+    /// Tokens ignored because they are too long: those in a Retry above
+    /// [`retry::MAX_TOKEN_LEN`](crate::wire::retry::MAX_TOKEN_LEN), which is then
+    /// discarded, and those in a NEW_TOKEN frame above
     /// [`client_sessions::MAX_TOKEN_LEN`](crate::crypto::client_sessions::MAX_TOKEN_LEN).
     pub oversized_tokens: u64,
-    /// Packets declared lost (MTU probes aside).
+    /// Packets declared lost, MTU probes not counted.
     pub packets_lost: u64,
-    /// Of those, acknowledged after all.
+    /// Packets declared lost that were acknowledged after all.
     pub spurious_losses: u64,
-    /// Probe timeouts.
+    /// Probe timeouts (RFC 9002 §6.2).
     pub ptos: u64,
     /// DATAGRAM frames in lost packets.
     pub datagram_frames_lost: u64,
@@ -37,13 +38,12 @@ pub struct Counters {
     pub mtu_changes: u64,
     /// CE marks the peer reported.
     pub ce_marks: u64,
-    /// Paths given up because more were probed than are kept.
+    /// Paths given up to make room, because the peer probed more than are kept.
     pub paths_evicted: u64,
-    /// PATH_CHALLENGE frames that went without an answer because more came than
-    /// are kept.
+    /// PATH_CHALLENGE frames left unanswered because more arrived than are kept.
     pub unanswered_challenges: u64,
-    /// Key updates, either side's.
+    /// Key updates initiated by either end.
     pub key_updates: u64,
-    /// Of those, the peer's.
+    /// Key updates initiated by the peer.
     pub peer_key_updates: u64,
 }

@@ -1,6 +1,5 @@
-//! One CRYPTO stream: the ordered bytes TLS exchanges in a packet number space
-//! (RFC 9000 §7.5, §19.6). It has no flow control, so its receive side is bounded
-//! here.
+//! A CRYPTO stream: the ordered bytes that TLS exchanges in a packet number space (RFC 9000
+//! §7.5, §19.6). It has no flow control, so its receive side is bounded here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -11,12 +10,12 @@ use crate::error::{Code, TransportError};
 use crate::memory;
 use crate::wire::RangeSet;
 
-/// Bytes beyond the read position that are buffered in a packet number space; RFC 9000
-/// §7.5 asks for at least 4,096.
+/// Returns the most bytes beyond the read position that are buffered in a packet number
+/// space. RFC 9000 §7.5 requires at least 4,096.
 const fn max_buffered(space: Space) -> u64 {
     match space {
         // Anybody can send these. A ClientHello with a post-quantum key share takes 2 KiB,
-        // and longer ones only have to come in order.
+        // and longer ones only have to arrive in order.
         Space::Initial => 16 << 10,
         // Certificate chains, with post-quantum signatures of some KiB each.
         Space::Handshake => 64 << 10,
@@ -25,8 +24,8 @@ const fn max_buffered(space: Space) -> u64 {
     }
 }
 
-/// Out-of-order pieces kept at most: smaller pieces than this count implies are
-/// an attack, since a flight is a few dozen packets.
+/// Most out-of-order pieces that are kept. A flight is a few dozen packets, so more pieces
+/// are an attack.
 const MAX_PIECES: usize = 256;
 
 /// Both directions of one CRYPTO stream.
@@ -36,19 +35,19 @@ pub(crate) struct CryptoStream {
     receive: Receive,
 }
 
-/// What TLS wrote and the peer has not acknowledged.
+/// Data that TLS wrote and the peer has not acknowledged.
 #[derive(Debug)]
 struct Send {
     /// Offset of the first byte in `data`.
     base: u64,
     data: VecDeque<u8>,
-    /// Everything before has been sent at least once.
+    /// Everything before this offset has been sent at least once.
     next: u64,
     lost: RangeSet,
     acked: RangeSet,
 }
 
-/// What arrived and TLS has not read.
+/// Data that arrived and TLS has not read.
 #[derive(Debug, Default)]
 struct Receive {
     read: u64,
@@ -56,7 +55,7 @@ struct Receive {
 }
 
 impl Receive {
-    /// Bytes held; walks the pieces.
+    /// Returns the bytes buffered. Walks the pieces.
     fn buffered(&self) -> usize {
         self.pieces
             .values()
@@ -71,7 +70,8 @@ impl CryptoStream {
         self.send.data.extend(bytes);
     }
 
-    /// The next bytes to send: lost ones first. `None` if nothing is due.
+    /// Returns offset and length of the next bytes to send, lost ones first; `None` if
+    /// there are none.
     pub(crate) fn next_to_send(&self) -> Option<(u64, usize)> {
         let send = &self.send;
         if let Some(range) = send.lost.iter().next() {
@@ -82,8 +82,8 @@ impl CryptoStream {
         (len > 0).then_some((send.next, len))
     }
 
-    /// Copies `out.len()` bytes at `offset`, which `next_to_send` named, and
-    /// counts them as sent.
+    /// Copies `out.len()` bytes at `offset`, which `next_to_send` returned, and records
+    /// them as sent.
     pub(crate) fn take(&mut self, offset: u64, out: &mut [u8]) {
         let send = &mut self.send;
         let end = offset.saturating_add(out.len() as u64);
@@ -98,7 +98,7 @@ impl CryptoStream {
         send.next = send.next.max(end);
     }
 
-    /// A CRYPTO frame of ours was acknowledged.
+    /// Handles the acknowledgement of a CRYPTO frame.
     pub(crate) fn on_acked(&mut self, offset: u64, len: usize) {
         let send = &mut self.send;
         let Some(range) = range(offset, len) else {
@@ -111,7 +111,10 @@ impl CryptoStream {
             && *first.start() <= send.base
         {
             let end = first.end().saturating_add(1);
-            debug_assert!(end <= send.end(), "the peer has more than was written");
+            debug_assert!(
+                end <= send.end(),
+                "the peer acknowledged more than was written"
+            );
             send.acked.subtract(0..=*first.end());
             let gone = distance(send.base, end).min(send.data.len());
             send.data.drain(..gone);
@@ -119,7 +122,7 @@ impl CryptoStream {
         }
     }
 
-    /// A CRYPTO frame of ours was lost.
+    /// Handles the loss of a CRYPTO frame.
     pub(crate) fn on_lost(&mut self, offset: u64, len: usize) {
         let send = &mut self.send;
         let start = offset.max(send.base);
@@ -133,21 +136,22 @@ impl CryptoStream {
         }
     }
 
-    /// Makes everything unacknowledged due again: a probe or a Retry.
+    /// Makes everything unacknowledged due again, for a probe or after a Retry.
     pub(crate) fn resend_all(&mut self) {
         let (base, next) = (self.send.base, self.send.next);
         self.on_lost(base, distance(base, next));
     }
 
-    /// Whether TLS bytes wait for acknowledgement or sending.
+    /// Returns whether there are bytes not acknowledged or not sent yet.
     pub(crate) fn has_unacked(&self) -> bool {
         !self.send.data.is_empty()
     }
 
-    /// Takes in a CRYPTO frame of this stream's `space`.
+    /// Handles a received CRYPTO frame of this stream's `space`.
     ///
     /// # Errors
-    /// CRYPTO_BUFFER_EXCEEDED beyond the bound (RFC 9000 §7.5).
+    /// CRYPTO_BUFFER_EXCEEDED if more would have to be buffered than allowed (RFC 9000
+    /// §7.5).
     pub(crate) fn on_frame(
         &mut self,
         space: Space,
@@ -191,7 +195,7 @@ impl CryptoStream {
         Ok(())
     }
 
-    /// The next bytes in order for TLS, if they have arrived.
+    /// Takes the next bytes in order for TLS, if they have arrived.
     pub(crate) fn read(&mut self) -> Option<Vec<u8>> {
         let receive = &mut self.receive;
         loop {
@@ -210,23 +214,23 @@ impl CryptoStream {
         }
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn release_memory(&mut self) {
         self.send.data.shrink_to_fit();
         self.send.lost.release_memory();
         self.send.acked.release_memory();
     }
 
-    /// Bytes allocated. A piece is charged by its length, which is its capacity:
-    /// it was copied out of its packet.
+    /// Returns the bytes allocated. The length of a piece is its capacity, since it was
+    /// copied out of its packet.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub(crate) fn memory(&self) -> usize {
         self.receive.buffered()
-            + memory::map(&self.receive.pieces)
-            + memory::ring(&self.send.data)
+            + memory::btree_map(&self.receive.pieces)
+            + memory::vec_deque(&self.send.data)
             + self.send.lost.memory()
             + self.send.acked.memory()
     }
@@ -250,12 +254,12 @@ impl Send {
     }
 }
 
-/// Bytes from one offset up to another that is not before it; none if it is.
+/// Returns the bytes from one offset up to another; 0 if that is before it.
 fn distance(from: u64, to: u64) -> usize {
     usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
 }
 
-/// The offsets of `len` bytes from `offset` on; `None` for no bytes.
+/// Returns the range of `len` bytes from `offset` on; `None` if `len` is 0.
 fn range(offset: u64, len: usize) -> Option<RangeInclusive<u64>> {
     let last = (len as u64).checked_sub(1)?;
     Some(offset..=offset.saturating_add(last))
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_bytes_are_sent_again_before_new_ones() {
+    fn lost_crypto_bytes_are_retransmitted_before_new_ones() {
         let mut stream = CryptoStream::default();
         stream.write(b"abcdefgh");
         assert_eq!(sent(&mut stream, 3), Some((0, b"abc".to_vec())));
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_in_any_order_are_read_once_in_order() {
+    fn crypto_data_in_any_order_is_read_once_in_order() {
         let mut stream = CryptoStream::default();
         for (offset, data) in [
             (4, &b"ef"[..]),
@@ -320,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn crypto_flood_is_bounded() {
+    fn crypto_data_beyond_the_bound_is_crypto_buffer_exceeded() {
         for (space, max) in [
             (Space::Initial, 16 << 10),
             (Space::Handshake, 64 << 10),
@@ -343,9 +347,9 @@ mod tests {
         }
     }
 
-    /// Any length is taken as long as it comes in order.
+    /// Data of any length is accepted as long as it arrives in order.
     #[test]
-    fn crypto_data_in_order_has_no_bound_of_its_own() {
+    fn crypto_data_in_order_is_unlimited() {
         let mut stream = CryptoStream::default();
         for i in 0..100 {
             let offset = i * 1_000;
@@ -359,10 +363,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, acknowledged or asked for again, in whatever order:
-        /// every byte goes out until it is acknowledged, and none but those.
+        /// Whatever is lost, acknowledged or retransmitted, in whatever order: every byte
+        /// is sent until it is acknowledged, and no other.
         #[test]
-        fn every_byte_is_sent_until_it_is_acknowledged(
+        fn every_crypto_byte_is_retransmitted_until_acknowledged(
             steps in proptest::collection::vec((0..5_u8, any::<prop::sample::Index>(), 1..40_usize), 1..120),
         ) {
             let mut stream = CryptoStream::default();

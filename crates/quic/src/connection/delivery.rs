@@ -1,14 +1,14 @@
-//! What acknowledgements, losses and probe timeouts mean for the packets sent.
+//! Handles acknowledgements, losses and probe timeouts of sent packets.
 
 use clearway_recovery::{Outcome, Recovery, Space};
 
-use super::arrival::Packet;
-use super::content::Content;
-use super::frequency::AckFrequencyRequest;
+use super::ack_frequency::AckFrequencyRequest;
+use super::arrival::AuthenticatedPacket;
 use super::keyring::space_of;
-use super::life::Handshake;
 use super::network::{Context, Network};
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
+use super::sent_frame::SentFrames;
+use super::state::HandshakeState;
 use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
@@ -17,22 +17,22 @@ use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
 
 impl Network {
-    /// An ACK frame arrived in `packet`; answers whether it brought something new.
+    /// Handles an ACK frame in `packet`. Returns whether it acknowledged anything new.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if it acknowledges what was never sent, KEY_UPDATE_ERROR if it
-    /// came under older keys than what it acknowledges.
+    /// PROTOCOL_VIOLATION if it acknowledges a packet that was never sent, KEY_UPDATE_ERROR
+    /// if it arrived under older keys than a packet that it acknowledges.
     pub(super) fn on_ack(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut Outcome<Content>,
-        packet: &Packet<'_>,
+        outcome: &mut Outcome<SentFrames>,
+        packet: &AuthenticatedPacket<'_>,
         ack: &Ack<'_>,
     ) -> Result<bool, TransportError> {
         let space = space_of(packet.kind);
-        // What the packet waited here for its keys is not the path's either
-        // (RFC 9002 §5.3).
-        let delay = Peer::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
+        // Time that the packet waited here for its keys is not part of the RTT either (RFC
+        // 9002 §5.3).
+        let delay = PeerParameters::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
         let before = self.recovery.largest_acked(space);
         self.recovery
             .on_ack(space, ack.ranges(), delay, cx.now, outcome)
@@ -52,11 +52,11 @@ impl Network {
         Ok(news)
     }
 
-    /// Serves the timer of loss recovery; false if it was not due.
+    /// Handles the loss recovery timer, which is due.
     pub(super) fn on_recovery_timeout(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut Outcome<Content>,
+        outcome: &mut Outcome<SentFrames>,
     ) {
         let pending = self.recovery.armed_timer();
         cx.reports.trace.timer_expired(cx.now, pending);
@@ -64,17 +64,17 @@ impl Network {
         self.apply(cx, outcome);
     }
 
-    /// Has recovery give packets up, and sends anew what they carried. That they
-    /// are gone says nothing of the path.
-    pub(super) fn withdraw(
+    /// Has recovery give packets up, and retransmits their contents. This is not a sign of
+    /// congestion.
+    pub(super) fn abandon_packets(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut Outcome<Content>,
-        give_up: impl FnOnce(&mut Recovery<Content>, &mut Outcome<Content>),
+        outcome: &mut Outcome<SentFrames>,
+        give_up: impl FnOnce(&mut Recovery<SentFrames>, &mut Outcome<SentFrames>),
     ) {
         give_up(&mut self.recovery, outcome);
         for lost in outcome.lost.drain(..) {
-            cx.reports.trace.lost(cx.now, &lost);
+            cx.reports.trace.packet_lost(cx.now, &lost);
             for frame in lost.content {
                 let counters = &mut cx.reports.counters;
                 cx.frames.on_lost(lost.space, &frame, counters);
@@ -83,22 +83,26 @@ impl Network {
         outcome.clear();
     }
 
-    /// The server refused 0-RTT: its packets are gone, and their frames with them
-    /// (RFC 9001 §4.6.2).
-    pub(super) fn forget_zero_rtt(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<Content>) {
+    /// Discards 0-RTT packets and their frames, because the server rejected 0-RTT (RFC 9001
+    /// §4.6.2).
+    pub(super) fn discard_zero_rtt_packets(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut Outcome<SentFrames>,
+    ) {
         self.recovery.on_zero_rtt_rejected(cx.now, outcome);
         for lost in &outcome.lost {
-            cx.reports.trace.lost(cx.now, lost);
+            cx.reports.trace.packet_lost(cx.now, lost);
         }
         outcome.clear();
     }
 
-    /// Applies what recovery found and empties it.
-    pub(super) fn apply(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<Content>) {
+    /// Applies the results of recovery and clears them.
+    pub(super) fn apply(&mut self, cx: &mut Context<'_>, outcome: &mut Outcome<SentFrames>) {
         let now = cx.now;
         for acked in outcome.acked.drain(..) {
             if let Some(path) = self.paths.get_mut(acked.path) {
-                // Larger than in use: only a probe was.
+                // A packet larger than the current MTU was a probe.
                 let change = if acked.size > path.mtu.current() {
                     path.mtu.on_probe_acked(now, acked.size)
                 } else {
@@ -114,7 +118,7 @@ impl Network {
         for lost in outcome.lost.drain(..) {
             let counters = &mut cx.reports.counters;
             counters.packets_lost.count(u64::from(!lost.mtu_probe));
-            cx.reports.trace.lost(now, &lost);
+            cx.reports.trace.packet_lost(now, &lost);
             if let Some(path) = self.paths.get_mut(lost.path) {
                 path.ecn.on_lost(u64::from(lost.ect));
                 let change = if lost.mtu_probe {
@@ -135,35 +139,36 @@ impl Network {
         }
         cx.reports.counters.spurious_losses.count(outcome.spurious);
         outcome.clear();
-        self.follow_window(cx);
+        self.on_window_change(cx);
     }
 
-    /// Buffers and the peer's ACKs follow the window; traces see the new figures.
-    fn follow_window(&mut self, cx: &mut Context<'_>) {
+    /// Adapts send buffers and the peer's ACK frequency to the window, and traces the new
+    /// metrics.
+    fn on_window_change(&mut self, cx: &mut Context<'_>) {
         let path = self.active_recovery();
         cx.frames.streams.set_send_window_hint(path.window());
         if cx.config.ack_frequency
-            && cx.handshake == Handshake::Confirmed
+            && cx.handshake == HandshakeState::Confirmed
             && let Some(peer) = cx.peer
         {
             let last = cx.frames.control.ack_frequency;
             if let Some(request) = AckFrequencyRequest::after(last, peer, path) {
                 let longest = request.longest_ack_delay(peer);
-                cx.frames.control.ask(request);
+                cx.frames.control.request_ack_frequency(request);
                 self.recovery.set_max_ack_delay(longest);
             }
         }
         self.trace(cx.now, cx.reports);
     }
 
-    /// Validates ECN on the path of the newest acknowledged packet, and tells
-    /// the controller of new CE marks (RFC 9000 §13.4.2.1).
+    /// Validates ECN on the path of the newest acknowledged packet, and informs the
+    /// controller of new CE marks (RFC 9000 §13.4.2.1).
     fn check_ecn(
         &mut self,
         cx: &mut Context<'_>,
         space: Space,
         ack: &Ack<'_>,
-        outcome: &Outcome<Content>,
+        outcome: &Outcome<SentFrames>,
     ) {
         let Some(largest) = outcome.newly_acked.largest else {
             return;
@@ -176,8 +181,8 @@ impl Network {
             ect1: ecn.ect1,
             ce: ecn.ce,
         });
-        // All paths of a connection have the same controller, so the same mark.
-        let report = path.ecn.report(counts, outcome.newly_acked.ect);
+        // All paths of a connection have the same controller, and so the same mark.
+        let report = path.ecn.ack_data(counts, outcome.newly_acked.ect);
         let space = cx.frames.spaces.get_mut(space);
         let increase = path.ecn.on_ack(&mut space.ecn, &report);
         if increase > 0 {
@@ -187,7 +192,7 @@ impl Network {
         }
     }
 
-    /// The probe timer fired: two ack-eliciting packets, carrying what is most
+    /// Handles a probe timeout: two ack-eliciting packets are due, with the data most
     /// likely missing (RFC 9002 §6.2.4).
     fn on_pto(&mut self, cx: &mut Context<'_>, space: Space) {
         let now = cx.now;

@@ -3,56 +3,56 @@
 use core::fmt;
 use std::net::SocketAddr;
 
-use super::life::ConnectionError;
+use super::state::ConnectionError;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::stream::StreamEvent;
 
-/// What happened that the application may want to know. Edge-triggered: an
-/// event is not repeated until something new happens.
+/// An event for the application. Events are edge-triggered: one is not repeated until
+/// something new happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The handshake is complete: keys, ALPN and certificates are known.
+    /// The handshake is complete. ALPN and certificates are known.
     Connected,
-    /// Both ends know that it is (RFC 9001 §4.1.2).
+    /// The handshake is confirmed: both ends know that it is complete (RFC 9001 §4.1.2).
     Confirmed,
-    /// Something of a stream.
+    /// An event of a stream.
     Stream(StreamEvent),
-    /// `recv_datagram` has something.
+    /// `recv_datagram` has a message.
     DatagramReceived,
-    /// Packets go to another address now.
+    /// Packets are now sent to another address.
     PathChanged {
         /// The peer's address.
         remote: SocketAddr,
     },
-    /// The server refused 0-RTT: what was written is sent again in 1-RTT.
+    /// The server rejected 0-RTT. Data written so far is sent again in 1-RTT packets.
     ZeroRttRejected,
-    /// The connection has ended; said once.
+    /// The connection has ended. Reported once.
     Closed(ConnectionError),
 }
 
-/// What the endpoint has to do for a connection: keep its routes true.
+/// An event for the endpoint, which keeps its routes up to date with these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointEvent {
-    /// Datagrams to this connection ID are this connection's.
+    /// Route datagrams with this connection ID to the connection.
     AddCid(ConnectionId),
-    /// They no longer are.
+    /// No longer route this connection ID.
     RemoveCid(ConnectionId),
-    /// Datagrams that end in one of these are the peer's stateless resets of
-    /// this connection; replaces those said before (RFC 9000 §10.3.1).
+    /// The peer's stateless reset tokens for the connection: datagrams that end in one of
+    /// them reset it. Replaces the tokens of earlier events (RFC 9000 §10.3.1).
     ResetTokens(Vec<ResetToken>),
-    /// The handshake is complete: it no longer counts against the budget.
+    /// The handshake is confirmed and no longer counts against the limit on handshakes.
     HandshakeDone,
-    /// The connection is over; forget it.
+    /// The connection is over and can be forgotten.
     Drained,
 }
 
-/// A key update that can't begin now (RFC 9001 §6.1).
+/// The reason why a key update cannot be initiated now (RFC 9001 §6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UpdateKeysError {
-    /// The handshake is not confirmed.
+    /// The handshake is not confirmed yet.
     HandshakeNotConfirmed,
-    /// The last update is not acknowledged yet.
+    /// No packet of the current key phase has been acknowledged yet.
     TooSoon,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for UpdateKeysError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::HandshakeNotConfirmed => "the handshake is not confirmed yet",
-            Self::TooSoon => "the last key update is not acknowledged yet",
+            Self::TooSoon => "the previous key update has not been acknowledged yet",
         })
     }
 }

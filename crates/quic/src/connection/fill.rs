@@ -1,16 +1,16 @@
-//! Which frames go into a packet, in which order.
+//! Which frames are written into a packet, and in which order.
 
 use clearway_recovery::Space;
 
-use super::content::SentFrame;
 use super::control::push;
-use super::packet::{Draft, PacketWriter, Permit, Shape};
+use super::packet::{DatagramPurpose, PacketDraft, PacketWriter, SendPermit};
+use super::sent_frame::SentFrame;
 use crate::cid::id::MAX_CID_LEN;
 use crate::wire::frame::{ack, data};
 use crate::wire::{Frame, PacketKind, Writer};
 
-/// A packet with nothing but ACKs asks for an acknowledgement once in so many,
-/// so that the peer's ranges can be forgotten (RFC 9000 §13.2.4).
+/// After this many packets with nothing but ACKs, a PING is added to one, so that the
+/// peer's acknowledgement lets old ranges be forgotten (RFC 9000 §13.2.4).
 const PING_AMONG_ACKS: u32 = 32;
 
 /// Type and eight bytes.
@@ -26,27 +26,30 @@ impl PacketWriter<'_> {
     /// Writes the frames of one packet into `w`.
     pub(super) fn fill(
         &mut self,
-        draft: &mut Draft,
+        draft: &mut PacketDraft,
         w: &mut Writer<'_>,
-        permit: Permit,
-        shape: Shape,
+        permit: SendPermit,
+        purpose: DatagramPurpose,
     ) {
-        if shape == Shape::Close {
-            return self.life.fill_close(draft.kind, w);
+        if purpose == DatagramPurpose::Close {
+            return self.lifecycle.fill_close(draft.kind, w);
         }
-        if shape == Shape::MtuProbe {
+        if purpose == DatagramPurpose::MtuProbe {
             Frame::Ping.encode(w);
             draft.ack_eliciting = true;
             return;
         }
-        let ordinary = matches!(shape, Shape::Train | Shape::Linked);
+        let ordinary = matches!(
+            purpose,
+            DatagramPurpose::Ordinary | DatagramPurpose::OrdinaryNotLast
+        );
         if ordinary && draft.kind != PacketKind::ZeroRtt {
             self.fill_ack(draft, w);
         }
         if draft.kind == PacketKind::OneRtt {
             self.fill_path_frames(draft, w);
         }
-        if shape == Shape::PathFrames {
+        if purpose == DatagramPurpose::PathFrames {
             return;
         }
         let probing = self.frames.spaces.get_mut(draft.space).probes > 0;
@@ -58,8 +61,8 @@ impl PacketWriter<'_> {
                 self.fill_data(draft, w);
             }
         }
-        // While something else asks for one, its ACK does as well: a peer that
-        // acknowledges nothing is not asked again and again.
+        // Not while another ack-eliciting packet is unacknowledged, whose ACK serves as
+        // well: a peer that acknowledges nothing is not asked again and again.
         let lonely = w.written() > 0
             && self.frames.spaces.get_mut(draft.space).since_eliciting >= PING_AMONG_ACKS
             && !self.network.recovery.has_unacked(draft.space);
@@ -73,12 +76,12 @@ impl PacketWriter<'_> {
         }
     }
 
-    fn fill_ack(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_ack(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         let exponent = self.tls.ack_delay_exponent;
         let state = self.frames.spaces.get_mut(draft.space);
-        // Whoever asks whether it is heard says again what it heard: the ACKs that said
-        // so are never repeated, and may be what got lost. Not in a handshake: its peer
-        // may lack a first RTT sample, and would take the wait for the path's.
+        // A probe or PING repeats the acknowledgements, since earlier ACK frames are never
+        // retransmitted and may have been lost. Not during the handshake: the peer may lack
+        // a first RTT sample, and would mistake the delay for the path's.
         let asks = draft.space == Space::Data && (state.probes > 0 || state.ping);
         if !state.ack.is_wanted() && !asks {
             return;
@@ -94,7 +97,7 @@ impl PacketWriter<'_> {
         }
     }
 
-    fn fill_path_frames(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_path_frames(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         let Some(path) = self.network.paths.get_mut(draft.path) else {
             return;
         };
@@ -115,7 +118,7 @@ impl PacketWriter<'_> {
         }
     }
 
-    fn fill_crypto(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_crypto(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         let crypto = &mut self.frames.spaces.get_mut(draft.space).crypto;
         while let Some((offset, len)) = crypto.next_to_send() {
             let header = data::crypto_header_size(offset, len);
@@ -135,7 +138,7 @@ impl PacketWriter<'_> {
         }
     }
 
-    fn fill_data(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_data(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         if draft.kind == PacketKind::OneRtt {
             let control = &mut self.frames.control;
             control.fill(w, |frame| draft.push(frame));
@@ -161,7 +164,7 @@ impl PacketWriter<'_> {
         self.frames.streams.fill(w, self.now, rtt, &mut push);
     }
 
-    fn fill_cids(&mut self, draft: &mut Draft, w: &mut Writer<'_>) {
+    fn fill_cids(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         while w.remaining() >= NEW_CONNECTION_ID_MAX {
             let Some(issue) = self.frames.local_cids.next_to_send() else {
                 break;

@@ -1,11 +1,11 @@
-//! What each frame of the peer does.
+//! Handles each frame of the peer.
 
 use bytes::Bytes;
 use clearway_recovery::Space;
 
-use super::arrival::Packet;
+use super::arrival::AuthenticatedPacket;
 use super::keyring::space_of;
-use super::life::{ConnectionError, Handshake};
+use super::state::{ConnectionError, HandshakeState};
 use super::work::{self, UsefulWork};
 use super::{Connection, Event};
 use crate::Instant;
@@ -17,12 +17,12 @@ use crate::wire::Frame;
 use crate::wire::frame::Ack;
 
 impl Connection {
-    /// Acts on one frame. Every frame type has its arm: a new one does not
-    /// compile until somebody decides what it does.
+    /// Handles a frame. The match is exhaustive, so a new frame type does not compile until
+    /// it is handled here.
     pub(super) fn on_frame(
         &mut self,
         now: Instant,
-        packet: &Packet<'_>,
+        packet: &AuthenticatedPacket<'_>,
         frame: &Frame<'_>,
     ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
@@ -36,11 +36,11 @@ impl Connection {
                 fin,
                 data,
             } => {
-                self.timers.silence.end();
+                self.timers.silence.on_stream_data();
                 if self.frames.streams.on_stream(id, offset, fin, data)? {
                     return Ok(());
                 }
-                self.charge(now, work::price_of_repeat(data.len()))
+                self.charge(now, work::cost_of_repeat(data.len()))
             }
             Frame::ResetStream {
                 id,
@@ -170,20 +170,20 @@ impl Connection {
     fn on_ack(
         &mut self,
         now: Instant,
-        packet: &Packet<'_>,
+        packet: &AuthenticatedPacket<'_>,
         ack: &Ack<'_>,
     ) -> Result<(), TransportError> {
         let (network, mut cx, outcome) = self.network_parts(now);
         if network.on_ack(&mut cx, outcome, packet, ack)? {
             return Ok(());
         }
-        self.charge(now, work::price_of_ranges(ack.range_count()))
+        self.charge(now, work::cost_of_ranges(ack.range_count()))
     }
 
-    /// Charges work that the peer asked for without progress.
+    /// Charges work that the peer caused without progress.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION if the budget is empty.
+    /// PROTOCOL_VIOLATION if the budget is exhausted.
     #[inline]
     pub(super) fn charge(&mut self, now: Instant, units: u32) -> Result<(), TransportError> {
         if units == 0 {
@@ -194,12 +194,12 @@ impl Connection {
             bytes_received: self.reports.counters.bytes_received,
         };
         self.work
-            .pay(now, units, self.config.unproductive_work, useful)
+            .charge_or_refill(now, units, self.config.unproductive_work, useful)
     }
 
     fn on_handshake_done(&mut self, now: Instant) {
-        if self.life.handshake == Handshake::Complete {
-            self.confirm(now);
+        if self.lifecycle.handshake == HandshakeState::Complete {
+            self.confirm_handshake(now);
         }
     }
 

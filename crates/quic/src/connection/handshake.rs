@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use clearway_recovery::Space;
 
-use super::life::{ConnectionError, Handshake};
 use super::parameters::limits_of;
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
+use super::state::{ConnectionError, HandshakeState};
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::count::Count;
@@ -23,7 +23,7 @@ use crate::{Instant, Role};
 const MISSING_EXTENSION: u8 = 109;
 
 impl Connection {
-    /// A CRYPTO frame arrived.
+    /// Handles a CRYPTO frame.
     pub(super) fn on_crypto(
         &mut self,
         now: Instant,
@@ -40,7 +40,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves bytes and keys out of TLS, and the handshake on.
+    /// Takes bytes and keys from TLS, and advances the handshake.
     pub(super) fn drive_tls(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.session.is_none() {
             return Ok(());
@@ -49,20 +49,20 @@ impl Connection {
         let (keys, reports) = (&mut self.keys, &mut self.reports);
         self.tls
             .drain(now, self.config.key_update_after, spaces, keys, reports);
-        self.take_peer_parameters(now)?;
-        self.take_early_keys();
-        self.sync_recovery(now);
+        self.apply_peer_parameters(now)?;
+        self.install_zero_rtt_keys();
+        self.update_pto_context(now);
         let finished = self.tls.has_finished() && self.keys.one_rtt.is_some();
-        if self.life.handshake == Handshake::Running && finished {
-            self.complete(now)?;
+        if self.lifecycle.handshake == HandshakeState::Running && finished {
+            self.complete_handshake(now)?;
         }
         Ok(())
     }
 
-    /// A server can open 0-RTT packets once the ClientHello has been read.
-    fn take_early_keys(&mut self) {
+    /// Installs a server's 0-RTT keys, which exist once TLS has read the ClientHello.
+    fn install_zero_rtt_keys(&mut self) {
         if self.role == Role::Server
-            && self.life.handshake == Handshake::Running
+            && self.lifecycle.handshake == HandshakeState::Running
             && self.keys.awaits_zero_rtt()
             && let Some(session) = &self.tls.session
         {
@@ -70,8 +70,8 @@ impl Connection {
         }
     }
 
-    /// Applies what a client remembers of the server, so that it can write
-    /// before the handshake (RFC 9000 §7.4.1).
+    /// Applies the server's transport parameters that a client remembers, so that it can
+    /// write before the handshake (RFC 9000 §7.4.1).
     pub(super) fn start_zero_rtt(&mut self) {
         let Some(session) = &self.tls.session else {
             return;
@@ -91,8 +91,8 @@ impl Connection {
         self.tls.remembered = Some(Box::new(remembered));
     }
 
-    /// Transport parameters have arrived inside TLS (RFC 9000 §7.4).
-    fn take_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
+    /// Applies the peer's transport parameters once TLS has them (RFC 9000 §7.4).
+    fn apply_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
         let Some(peer) = self.tls.take_peer_parameters(self.role)? else {
             return Ok(());
         };
@@ -110,7 +110,8 @@ impl Connection {
             .local_cids
             .set_peer_limit(peer.active_connection_id_limit);
         self.tls.grease_quic_bit = self.config.grease && peer.grease_quic_bit;
-        self.timers.agree_on_idle(now, peer.max_idle_timeout);
+        self.timers
+            .negotiate_idle_timeout(now, peer.max_idle_timeout);
         self.network
             .recovery
             .set_max_ack_delay(Duration::from_millis(peer.max_ack_delay));
@@ -118,21 +119,21 @@ impl Connection {
             .datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
-        self.tls.peer = Some(Peer::new(&peer));
+        self.tls.peer = Some(PeerParameters::new(&peer));
         self.network.paths.set_peer_limit(max_payload);
         self.trace_peer_parameters(now);
         Ok(())
     }
 
-    /// TLS has finished here (RFC 9001 §4.1.1).
-    fn complete(&mut self, now: Instant) -> Result<(), TransportError> {
+    /// Handles the completion of the TLS handshake (RFC 9001 §4.1.1).
+    fn complete_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.tls.peer.is_none() {
             return Err(TransportError::new(
                 Code::crypto(MISSING_EXTENSION),
                 "no transport parameters in the TLS handshake",
             ));
         }
-        self.life.handshake = Handshake::Complete;
+        self.lifecycle.handshake = HandshakeState::Complete;
         self.tls.fill_summary();
         self.trace_complete(now);
         self.last_activity = now;
@@ -141,13 +142,13 @@ impl Connection {
         self.issue_cids();
         if self.role == Role::Server {
             self.frames.control.on_handshake_done();
-            self.confirm(now);
+            self.confirm_handshake(now);
         }
-        self.sync_recovery(now);
+        self.update_pto_context(now);
         Ok(())
     }
 
-    /// The server took our 0-RTT data, or it did not.
+    /// Ends 0-RTT: the server accepted or rejected it.
     fn finish_zero_rtt(&mut self, now: Instant) {
         if self.keys.zero_rtt.is_none() {
             return;
@@ -158,15 +159,15 @@ impl Connection {
             self.keys.zero_rtt_until = Some(now + late);
             return;
         }
-        let accepted = self.tls.takes_early_data();
+        let accepted = self.tls.accepts_early_data();
         self.tls.zero_rtt_accepted = Some(accepted);
         self.keys.discard_zero_rtt();
         if accepted {
             return;
         }
-        // RFC 9001 §4.6.2: everything that rested on 0-RTT starts anew.
+        // RFC 9001 §4.6.2: everything that depended on 0-RTT starts again.
         let (network, mut cx, outcome) = self.network_parts(now);
-        network.forget_zero_rtt(&mut cx, outcome);
+        network.discard_zero_rtt_packets(&mut cx, outcome);
         self.frames.streams.on_zero_rtt_rejected();
         if let Some(peer) = &self.tls.peer_parameters(self.role) {
             self.frames.streams.set_peer_limits(limits_of(peer));
@@ -174,33 +175,34 @@ impl Connection {
         self.reports.events.push_back(Event::ZeroRttRejected);
     }
 
-    /// Both ends know that the handshake is complete (RFC 9001 §4.1.2).
-    pub(super) fn confirm(&mut self, now: Instant) {
-        self.life.handshake = Handshake::Confirmed;
-        self.reports.state(now, ConnectionState::HandshakeConfirmed);
+    /// Handles the confirmation of the handshake (RFC 9001 §4.1.2).
+    pub(super) fn confirm_handshake(&mut self, now: Instant) {
+        self.lifecycle.handshake = HandshakeState::Confirmed;
+        self.reports
+            .state_changed(now, ConnectionState::HandshakeConfirmed);
         self.discard_keys(now, Space::Handshake);
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.on_handshake_confirmed();
         }
-        self.sync_recovery(now);
+        self.update_pto_context(now);
         self.network.on_confirmed(now, self.tls.peer.as_ref());
         self.reports
             .endpoint_events
             .push_back(EndpointEvent::HandshakeDone);
         self.reports.events.push_back(Event::Confirmed);
         match self.role {
-            // It still takes tickets in.
+            // A client's TLS session still receives tickets.
             Role::Client => {
                 let (network, mut cx, outcome) = self.network_parts(now);
                 network.move_to_preferred_address(&mut cx, outcome);
             }
-            Role::Server => self.tls.free(),
+            Role::Server => self.tls.drop_session(),
         }
     }
 
-    /// The peer's transport parameters are in force.
+    /// Traces the peer's transport parameters.
     fn trace_peer_parameters(&mut self, now: Instant) {
-        if self.reports.trace.is_on()
+        if self.reports.trace.is_enabled()
             && let Some(parameters) = &self.tls.peer_parameters(self.role)
         {
             let remote = true;
@@ -209,31 +211,33 @@ impl Connection {
         }
     }
 
-    /// The application protocol is chosen, and the handshake is complete.
+    /// Traces the completion of the handshake and the application protocol.
     fn trace_complete(&mut self, now: Instant) {
-        self.reports.state(now, ConnectionState::HandshakeComplete);
+        self.reports
+            .state_changed(now, ConnectionState::HandshakeComplete);
         if let Some(alpn) = &self.tls.summary.alpn {
             self.reports.trace(now, || TraceEvent::AlpnChosen(alpn));
         }
     }
 
-    /// Drops the keys of the Initial or the Handshake space and everything that waited in
-    /// it (RFC 9001 §4.9).
+    /// Discards the keys of the Initial or the Handshake space and everything queued in it
+    /// (RFC 9001 §4.9).
     pub(super) fn discard_keys(&mut self, now: Instant, space: Space) {
         let (keys, frames) = (&mut self.keys, &mut self.frames);
         self.network
             .discard_space(now, space, keys, frames, &mut self.reports);
     }
 
-    pub(super) fn sync_recovery(&mut self, now: Instant) {
+    pub(super) fn update_pto_context(&mut self, now: Instant) {
         let progress = self.progress();
-        self.network.sync(now, progress);
+        self.network.update_pto_context(now, progress);
     }
 
-    /// The server's first packet bounds the round trip, even if the ACK of
-    /// ours was lost: it can't have come sooner. Not a sample, but a better
-    /// guess than 333 ms, which after a loss cost a second (RFC 9002 §6.2.2).
-    pub(super) fn guess_round_trip(&mut self, now: Instant) {
+    /// Lowers the initial RTT to the time until the server's first packet, which is at
+    /// least a round trip after ours, even if the ACK was lost. It is not a sample, but a
+    /// better estimate than 333 ms, which after a loss would cost a second (RFC 9002
+    /// §6.2.2).
+    pub(super) fn bound_initial_rtt(&mut self, now: Instant) {
         let waited = now - self.network.recovery.limits().started();
         if self.tls.peer_cid.is_none() && waited < self.network.active_recovery().rtt().smoothed() {
             self.network
@@ -242,8 +246,7 @@ impl Connection {
         }
     }
 
-    /// The server's first Initial names the connection ID it wants
-    /// (RFC 9000 §7.2).
+    /// Adopts the connection ID from the server's first Initial packet (RFC 9000 §7.2).
     pub(super) fn on_server_cid(&mut self, scid: ConnectionId) {
         if self.tls.peer_cid.is_none() {
             self.tls.peer_cid = Some(scid);
@@ -251,7 +254,8 @@ impl Connection {
         }
     }
 
-    /// A Retry: start again with its token and connection ID (RFC 9000 §17.2.5).
+    /// Handles a Retry packet: starts again with its token and connection ID (RFC 9000
+    /// §17.2.5).
     pub(super) fn on_retry(
         &mut self,
         now: Instant,
@@ -266,8 +270,8 @@ impl Connection {
         {
             return Err(DropReason::Unexpected);
         }
-        // The integrity key is public: anyone who saw our Initial can send any
-        // token, and no Initial could carry it.
+        // The integrity key is public, so anyone who saw our Initial packet can send any
+        // token, also one that does not fit into an Initial packet.
         if token.len() > MAX_TOKEN_LEN {
             self.reports.counters.oversized_tokens.count_one();
             return Err(DropReason::Overload);
@@ -280,7 +284,7 @@ impl Connection {
         self.frames.remote_cids.replace_first(scid);
         self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
         let (network, mut cx, outcome) = self.network_parts(now);
-        network.withdraw(&mut cx, outcome, |recovery, out| {
+        network.abandon_packets(&mut cx, outcome, |recovery, out| {
             recovery.on_retry(now, out);
         });
         let space = self.frames.spaces.get_mut(Space::Initial);
@@ -288,7 +292,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The server speaks other versions (RFC 9000 §6.2).
+    /// Handles a Version Negotiation packet (RFC 9000 §6.2).
     pub(super) fn on_version_negotiation(
         &mut self,
         now: Instant,
@@ -296,8 +300,8 @@ impl Connection {
         packet: &[u8],
         versions: &[u8],
     ) -> Result<(), DropReason> {
-        // RFC 8999 §6: it repeats both connection IDs, which shows that its
-        // sender saw our packet.
+        // RFC 8999 §6: it repeats both connection IDs, which shows that its sender saw our
+        // packet.
         let echoes = *header.dcid.of(packet) == *self.tls.local_cid
             && *header.scid.of(packet) == *self.tls.original_dcid;
         let mut offered = Reader::new(versions);

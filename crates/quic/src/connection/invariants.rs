@@ -1,13 +1,13 @@
-//! What must hold whenever a connection has said all it can say.
+//! Invariants that hold whenever a connection has nothing more to send.
 
 use std::collections::BTreeSet;
 
 use clearway_recovery::{PathRecovery, Space};
 
 use super::Connection;
-use super::life::Handshake;
-use super::network::may_speak;
+use super::network::can_send;
 use super::space::SPACES;
+use super::state::HandshakeState;
 use crate::cid::ConnectionId;
 use crate::cid::remote::RemoteCids;
 use crate::path::Path;
@@ -15,33 +15,36 @@ use crate::path::paths::Paths;
 use crate::stream::Sendability;
 
 impl Connection {
-    /// Recomputes the ledger, and checks that whatever is outstanding or waiting
-    /// has a timer that moves it. For tests, after [`transmit`](Self::transmit)
-    /// answered `None`: it walks every packet.
+    /// Checks the ledger, and that everything outstanding or queued has a timer that moves
+    /// it on. For tests, after [`transmit`](Self::transmit) returned `None`. Walks every
+    /// packet.
     ///
     /// # Panics
-    /// If anything does not hold.
+    /// If an invariant does not hold.
     #[doc(hidden)]
     pub fn check_invariants(&self) {
-        if !self.life.is_open() {
+        if !self.lifecycle.is_open() {
             return;
         }
         self.network.recovery.check_invariants();
         self.check_paths();
-        // Without credit only the client can move on; without a connection ID for the path nothing can be sent until the
-        // peer, whose own timer runs, issues one (RFC 9000 §9.5).
-        let blocked = self.network.is_amplification_blocked(self.life.handshake);
-        if blocked || !may_speak(self.network.paths.active(), &self.frames) {
+        // Without credit only the client can continue. Without a connection ID for the path
+        // nothing can be sent until the peer, whose own timer runs, issues one (RFC 9000
+        // §9.5).
+        let blocked = self
+            .network
+            .is_amplification_blocked(self.lifecycle.handshake);
+        if blocked || !can_send(self.network.paths.active(), &self.frames) {
             return;
         }
-        // What a server sends after its flight has no timer (RFC 9002 §6.2.1)
-        // until the client, whose timer runs, has finished the handshake.
-        if !self.is_client() && self.life.handshake == Handshake::Running {
+        // Data that a server sends after its flight has no timer (RFC 9002 §6.2.1) until
+        // the client, whose timer runs, has finished the handshake.
+        if !self.is_client() && self.lifecycle.handshake == HandshakeState::Running {
             return;
         }
         if let Some(what) = self.waiting() {
-            // What credit is left on a new path may be too little for the next
-            // frame; its validation, which ends either way, moves on from there.
+            // The credit left on a new path may be too little for the next frame. Its
+            // validation ends in any case, and the connection continues from there.
             let validating = self.network.paths.active().validation.deadline().is_some();
             assert!(
                 validating
@@ -50,7 +53,7 @@ impl Connection {
                 "{:?}: {what} waits and no timer will send it: {:?}, {:?}, \
                  {} of {} bytes in flight, path {:?}",
                 self.role,
-                self.life.handshake,
+                self.lifecycle.handshake,
                 self.network.limit(),
                 self.network.active_recovery().in_flight(),
                 self.network.active_recovery().window(),
@@ -59,7 +62,7 @@ impl Connection {
         }
     }
 
-    /// Loss recovery and connection IDs know the paths that there are, and no other.
+    /// Checks that loss recovery and connection IDs know the existing paths, and no other.
     fn check_paths(&self) {
         let there: BTreeSet<_> = self.network.paths.iter().map(Path::id).collect();
         let recovery: BTreeSet<_> = self
@@ -86,21 +89,21 @@ impl Connection {
         }
     }
 
-    /// The paths, for tests.
+    /// Returns the paths, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn paths(&self) -> &Paths {
         &self.network.paths
     }
 
-    /// The connection IDs to send to, for tests.
+    /// Returns the peer's connection IDs, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn remote_cids(&self) -> &RemoteCids {
         &self.frames.remote_cids
     }
 
-    /// Something that `transmit` left behind.
+    /// Returns something that `transmit` left unsent.
     fn waiting(&self) -> Option<&'static str> {
         SPACES.into_iter().find_map(|space| {
             self.keys.sending_kind(space)?;
@@ -114,7 +117,7 @@ impl Connection {
             if state.ping {
                 return Some("PING");
             }
-            (space == Space::Data && self.frames.want_data()).then(|| self.waiting_data())
+            (space == Space::Data && self.frames.has_pending_data()).then(|| self.waiting_data())
         })
     }
 

@@ -1,54 +1,54 @@
-//! The keys of a connection, by packet type: what they seal and open, and when each is
-//! dropped (RFC 9001 §4.9).
+//! The keys of a connection by packet type: sealing, opening, and when each key is
+//! discarded (RFC 9001 §4.9).
 
 use core::ops::Range;
 
 use clearway_recovery::Space;
 
-use super::life::Handshake;
+use super::state::HandshakeState;
 use crate::crypto::{Direction, Keys, OneRttKeys};
 use crate::error::{Code, TransportError};
 use crate::wire::PacketKind;
 use crate::wire::header::UnprotectedHeader;
 use crate::{Instant, Role};
 
-/// Every key the connection holds now.
+/// The keys that the connection has now.
 #[derive(Debug)]
 pub(crate) struct Keyring {
     role: Role,
     pub(super) initial: Option<Box<Keys>>,
     /// The client seals with it, the server opens with it.
     pub(super) zero_rtt: Option<Direction>,
-    /// When a server drops them: late 0-RTT packets may come until then
-    /// (RFC 9001 §4.9.3).
+    /// When a server discards its 0-RTT key: late 0-RTT packets may arrive until then (RFC
+    /// 9001 §4.9.3).
     pub(super) zero_rtt_until: Option<Instant>,
     pub(super) handshake: Option<Box<Keys>>,
     pub(super) one_rtt: Option<OneRttKeys>,
-    /// Initial keys existed and are gone.
+    /// Initial keys were discarded.
     initial_discarded: bool,
-    /// Handshake keys existed and are gone.
+    /// Handshake keys were discarded.
     handshake_discarded: bool,
-    /// 0-RTT keys existed and are gone, or were refused.
+    /// 0-RTT keys were discarded or rejected.
     zero_rtt_discarded: bool,
 }
 
-/// A packet that opened.
+/// A packet whose protection was removed.
 pub(crate) struct OpenedPacket {
     pub(super) number: u64,
-    /// Where its payload is in the packet.
+    /// The range of its payload in the packet.
     pub(super) payload: Range<usize>,
-    /// Key generation that opened it (1-RTT), for ACKs in it.
+    /// The key generation that opened it (1-RTT), to check the ACK frames in it.
     pub(super) generation: u64,
-    /// It is the first of its generation. The keys before are still there, until
+    /// Set if it is the first packet of its key generation. The previous keys remain until
     /// [`Keyring::retain_previous_until`].
     pub(super) update: Option<KeyUpdate>,
 }
 
-/// A key update that a packet of the peer's brought.
+/// A key update that a packet of the peer shows.
 pub(crate) enum KeyUpdate {
-    /// The peer began it.
+    /// The peer initiated it.
     Initiated,
-    /// The peer answers one of ours.
+    /// The peer responds to ours.
     Answered,
 }
 
@@ -67,8 +67,8 @@ impl Keyring {
         }
     }
 
-    /// The packet type that a packet of `space` would have now; `None` if it
-    /// can't be sealed.
+    /// Returns the type of the packets that can be sent in `space` now; `None` without
+    /// keys.
     #[inline]
     pub(super) fn sending_kind(&self, space: Space) -> Option<PacketKind> {
         match space {
@@ -82,9 +82,9 @@ impl Keyring {
         }
     }
 
-    /// Whether packets of this type can be opened now.
+    /// Returns whether packets of this type can be opened now.
     #[inline]
-    pub(super) fn can_open(&self, kind: PacketKind, handshake: Handshake) -> bool {
+    pub(super) fn can_open(&self, kind: PacketKind, handshake: HandshakeState) -> bool {
         match kind {
             PacketKind::Initial => self.initial.is_some(),
             PacketKind::Handshake => self.handshake.is_some(),
@@ -93,17 +93,18 @@ impl Keyring {
             // the handshake is complete.
             PacketKind::OneRtt => {
                 self.one_rtt.is_some()
-                    && (self.role == Role::Client || handshake != Handshake::Running)
+                    && (self.role == Role::Client || handshake != HandshakeState::Running)
             }
         }
     }
 
     /// Removes the protection of a packet whose number starts at `number_at`, in a space
-    /// where `largest` is the largest number received; `None` = not authentic.
+    /// where `largest` is the largest number received. Returns `None` if it is not
+    /// authentic.
     ///
     /// # Errors
-    /// PROTOCOL_VIOLATION for reserved bits, KEY_UPDATE_ERROR for keys out of order,
-    /// AEAD_LIMIT_REACHED after too many packets that were not authentic.
+    /// PROTOCOL_VIOLATION for reserved bits that are set, KEY_UPDATE_ERROR for keys out of
+    /// order, AEAD_LIMIT_REACHED after too many packets that are not authentic.
     pub(super) fn open(
         &mut self,
         kind: PacketKind,
@@ -177,15 +178,14 @@ impl Keyring {
         }))
     }
 
-    /// Keeps the 1-RTT keys before an update for packets still on their way
-    /// (RFC 9001 §6.5).
+    /// Keeps the previous 1-RTT keys for packets still in flight (RFC 9001 §6.5).
     pub(super) fn retain_previous_until(&mut self, until: Instant) {
         if let Some(keys) = &mut self.one_rtt {
             keys.retain_previous_until(until);
         }
     }
 
-    /// Seals a packet in place; its header ends in a number of `number_len` bytes.
+    /// Seals a packet in place. Its header ends in a packet number of `number_len` bytes.
     ///
     /// # Errors
     /// AEAD_LIMIT_REACHED; INTERNAL_ERROR without keys or for a packet too short.
@@ -212,15 +212,15 @@ impl Keyring {
             .seal(number, packet, header_len, number_len)
     }
 
-    /// The Key Phase bit of 1-RTT packets (RFC 9001 §6).
+    /// Returns the Key Phase bit of 1-RTT packets (RFC 9001 §6).
     #[inline]
     pub(super) fn key_phase(&self) -> bool {
         let keys = self.one_rtt.as_ref();
         keys.is_some_and(|keys| keys.generation() & 1 == 1)
     }
 
-    /// The 1-RTT keys wear out and can't be updated (RFC 9001 §6.6): to be asked while
-    /// enough packets are left to say so.
+    /// Checks whether the 1-RTT keys are close to their limit and cannot be updated (RFC
+    /// 9001 §6.6). Call this while there are packets left to send CONNECTION_CLOSE.
     ///
     /// # Errors
     /// AEAD_LIMIT_REACHED.
@@ -231,7 +231,7 @@ impl Keyring {
             .map_or(Ok(()), OneRttKeys::check_limits)
     }
 
-    /// Drops the Initial or the Handshake keys; false if there are none.
+    /// Discards the Initial or the Handshake keys. Returns false if there are none.
     pub(super) fn discard(&mut self, space: Space) -> bool {
         match space {
             Space::Initial => {
@@ -246,19 +246,19 @@ impl Keyring {
         }
     }
 
-    /// No 0-RTT packet is sealed or opened any more.
+    /// Discards the 0-RTT key.
     pub(super) fn discard_zero_rtt(&mut self) {
         self.zero_rtt = None;
         self.zero_rtt_until = None;
         self.zero_rtt_discarded = true;
     }
 
-    /// Whether 0-RTT keys may still come.
+    /// Returns whether 0-RTT keys may still become available.
     pub(super) fn awaits_zero_rtt(&self) -> bool {
         self.zero_rtt.is_none() && !self.zero_rtt_discarded
     }
 
-    /// Whether packets of this type can never be opened any more.
+    /// Returns whether packets of this type can never be opened again.
     pub(super) fn is_discarded(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::Initial => self.initial_discarded,
@@ -268,19 +268,19 @@ impl Keyring {
         }
     }
 
-    /// Whether Initial and Handshake keys are gone for good.
+    /// Returns whether Initial and Handshake keys have been discarded.
     #[inline]
-    pub(super) fn early_are_discarded(&self) -> bool {
+    pub(super) fn are_early_discarded(&self) -> bool {
         self.initial_discarded && self.handshake_discarded
     }
 
-    /// When old keys are dropped: 0-RTT ones, and those before a key update.
+    /// Returns when the 0-RTT key and the previous 1-RTT keys are discarded.
     pub(super) fn next_timeouts(&self) -> [Option<Instant>; 2] {
         let previous = self.one_rtt.as_ref().and_then(OneRttKeys::discard_at);
         [self.zero_rtt_until, previous]
     }
 
-    /// Drops the keys before a key update if it is time to; true if it was.
+    /// Discards the previous 1-RTT keys if it is time. Returns whether it was.
     pub(super) fn discard_previous(&mut self, now: Instant) -> bool {
         if let Some(keys) = &mut self.one_rtt
             && keys.discard_at().is_some_and(|at| now >= at)
@@ -299,7 +299,7 @@ fn no_keys() -> TransportError {
     )
 }
 
-/// The packet number space of a packet type (RFC 9000 §12.3).
+/// Returns the packet number space of a packet type (RFC 9000 §12.3).
 #[inline]
 pub(crate) fn space_of(kind: PacketKind) -> Space {
     match kind {
@@ -309,7 +309,7 @@ pub(crate) fn space_of(kind: PacketKind) -> Space {
     }
 }
 
-/// The packet type that a space is shown as where it has two.
+/// Returns the packet type that represents a space in traces.
 pub(crate) fn kind_of(space: Space) -> PacketKind {
     match space {
         Space::Initial => PacketKind::Initial,

@@ -1,53 +1,53 @@
-//! How far the handshake is, whether packets flow, and why they no longer do
-//! (RFC 9000 §10, RFC 9001 §4.1).
+//! The lifecycle of a connection: handshake, open, closing, draining, and the reason of the
+//! end (RFC 9000 §10, RFC 9001 §4.1).
 
 use super::events::{EndpointEvent, Event};
-use super::life::{Close, Closing, ConnectionError, Handshake, Life};
 use super::reports::Reports;
+use super::state::{CloseReason, Closing, ConnectionError, HandshakeState, LifecycleState};
 use crate::Instant;
 use crate::event::{ConnectionState, TraceEvent};
 use crate::wire::{PacketKind, Writer, frame};
 
-/// A connection's way from the first packet to the last.
+/// The lifecycle of a connection.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
-    pub(super) handshake: Handshake,
-    pub(super) state: Life,
-    /// Why it ended.
+    pub(super) handshake: HandshakeState,
+    pub(super) state: LifecycleState,
+    /// Why the connection ended.
     pub(super) error: Option<Box<ConnectionError>>,
 }
 
 impl Lifecycle {
     pub(super) fn new() -> Self {
         Self {
-            handshake: Handshake::Running,
-            state: Life::Open,
+            handshake: HandshakeState::Running,
+            state: LifecycleState::Open,
             error: None,
         }
     }
 
-    /// Whether packets flow.
+    /// Returns whether packets are sent and received.
     #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.state.is_open()
     }
 
-    /// Says CONNECTION_CLOSE until `until` (RFC 9000 §10.2.1).
+    /// Enters the closing state until `until` (RFC 9000 §10.2.1).
     pub(super) fn close(
         &mut self,
         now: Instant,
-        close: Close,
+        close: CloseReason,
         until: Instant,
         reports: &mut Reports,
     ) {
         self.end(now, close.as_error(), reports);
         self.state
-            .advance(Life::Closing(Closing::new(close, until)));
-        reports.state(now, ConnectionState::Closing);
+            .advance(LifecycleState::Closing(Closing::new(close, until)));
+        reports.state_changed(now, ConnectionState::Closing);
     }
 
-    /// The peer closed or reset: says nothing more, and is over at `until`
-    /// (RFC 9000 §10.2.2).
+    /// Enters the draining state until `until`, because the peer closed or reset the
+    /// connection (RFC 9000 §10.2.2).
     pub(super) fn drain(
         &mut self,
         now: Instant,
@@ -56,11 +56,12 @@ impl Lifecycle {
         reports: &mut Reports,
     ) {
         self.end(now, error, reports);
-        self.state.advance(Life::Draining { until });
-        reports.state(now, ConnectionState::Draining);
+        self.state.advance(LifecycleState::Draining { until });
+        reports.state_changed(now, ConnectionState::Draining);
     }
 
-    /// Ends without a word: nobody is there, or nobody would understand.
+    /// Ends the connection without CONNECTION_CLOSE, when the peer is gone or would not
+    /// understand it.
     pub(super) fn end_silently(
         &mut self,
         now: Instant,
@@ -71,15 +72,15 @@ impl Lifecycle {
         self.on_drained(now, reports);
     }
 
-    /// Nothing of it is on its way any more.
+    /// Ends the closing or draining state.
     pub(super) fn on_drained(&mut self, now: Instant, reports: &mut Reports) {
-        if self.state.advance(Life::Drained) {
+        if self.state.advance(LifecycleState::Drained) {
             reports.endpoint_events.push_back(EndpointEvent::Drained);
-            reports.state(now, ConnectionState::Closed);
+            reports.state_changed(now, ConnectionState::Closed);
         }
     }
 
-    /// The application hears why, once.
+    /// Reports the reason of the end to the application, once.
     fn end(&mut self, now: Instant, error: ConnectionError, reports: &mut Reports) {
         if self.error.is_none() {
             let error = self.error.insert(Box::new(error));
@@ -90,43 +91,47 @@ impl Lifecycle {
         }
     }
 
-    /// While closing, a packet may be the peer's own CONNECTION_CLOSE; any other is
-    /// answered with ours at a limited rate.
+    /// Handles a datagram in the closing state, which is answered with CONNECTION_CLOSE at
+    /// a limited rate.
     pub(super) fn on_datagram_while_closing(&mut self) {
-        if let Life::Closing(closing) = &mut self.state {
+        if let LifecycleState::Closing(closing) = &mut self.state {
             closing.on_packet();
         }
     }
 
-    /// Whether CONNECTION_CLOSE is due, taken as sent.
+    /// Returns whether CONNECTION_CLOSE is due, and records it as sent.
     pub(super) fn take_close_due(&mut self) -> bool {
         match &mut self.state {
-            Life::Closing(closing) => core::mem::take(&mut closing.due),
-            Life::Open | Life::Draining { .. } | Life::Drained => false,
+            LifecycleState::Closing(closing) => core::mem::take(&mut closing.due),
+            LifecycleState::Open | LifecycleState::Draining { .. } | LifecycleState::Drained => {
+                false
+            }
         }
     }
 
-    /// Whether CONNECTION_CLOSE goes into a packet of this type: before the handshake is
-    /// confirmed the peer may lack the newest keys (RFC 9000 §10.2.3).
-    pub(super) fn closes_in(&self, kind: PacketKind) -> bool {
+    /// Returns whether CONNECTION_CLOSE is sent in packets of this type. Before the
+    /// handshake is confirmed, the peer may lack the newest keys (RFC 9000 §10.2.3).
+    pub(super) fn sends_close_in(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::ZeroRtt => false,
             PacketKind::OneRtt => true,
-            PacketKind::Initial | PacketKind::Handshake => self.handshake != Handshake::Confirmed,
+            PacketKind::Initial | PacketKind::Handshake => {
+                self.handshake != HandshakeState::Confirmed
+            }
         }
     }
 
-    /// Writes CONNECTION_CLOSE. A frame that finds no room is left out: the peer will
-    /// hear the next one, or time out.
+    /// Writes CONNECTION_CLOSE. A frame that does not fit is omitted; the peer gets the
+    /// next one, or times out.
     pub(super) fn fill_close(&self, kind: PacketKind, w: &mut Writer<'_>) {
-        let Life::Closing(closing) = &self.state else {
+        let LifecycleState::Closing(closing) = &self.state else {
             return;
         };
         let _ = match (kind, &closing.close) {
-            (PacketKind::OneRtt, Close::Application { code, reason }) => {
+            (PacketKind::OneRtt, CloseReason::Application { code, reason }) => {
                 frame::close::encode_application(w, *code, reason)
             }
-            (PacketKind::OneRtt, Close::Transport(error)) => {
+            (PacketKind::OneRtt, CloseReason::Transport(error)) => {
                 frame::close::encode_transport(w, error)
             }
             (PacketKind::Initial | PacketKind::Handshake | PacketKind::ZeroRtt, close) => {

@@ -1,52 +1,52 @@
-//! What a connection's memory is made of.
+//! How much memory a connection uses, and for what.
 
-use super::life::{Close, ConnectionError, Life};
+use super::state::{CloseReason, ConnectionError, LifecycleState};
 use super::{Connection, EndpointEvent, Event};
 use crate::memory;
 
-/// Bytes of memory of a connection, by what holds them. Everything is counted
-/// that a peer or the application can make grow: what is allocated, not only
-/// what is in use.
+/// The memory of a connection in bytes, by use. Everything that a peer or the application
+/// can make grow is counted: what is allocated, not only what is in use.
 ///
-/// Left out is what neither can: keys (a few hundred bytes each), the
-/// connection-ID generator, the observer; and TLS, whose library does not tell.
-/// A handshake holds some 20 KiB of it and at most 64 KiB of an unfinished
-/// message more; a server lets go of it all once the handshake is confirmed.
+/// Not counted is what neither of them can make grow: keys (a few hundred bytes each), the
+/// connection-ID generator, the observer; nor TLS, since its library does not report it.
+/// During a handshake TLS holds some 20 KiB, and at most 64 KiB more of an unfinished
+/// message; a server frees all of it once the handshake is confirmed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Memory {
-    /// The connection itself, empty.
+pub struct MemoryUsage {
+    /// The `Connection` value itself.
     pub fixed: usize,
-    /// Streams: send and receive buffers, state, turns, events not polled.
+    /// Streams: send and receive buffers, state, scheduling, events not polled yet.
     pub streams: usize,
-    /// DATAGRAMs that wait for the application.
+    /// Received DATAGRAMs that the application has not read.
     pub datagrams_in: usize,
-    /// DATAGRAMs that wait to be sent.
+    /// DATAGRAMs queued to be sent.
     pub datagrams_out: usize,
-    /// Packets sent whose fate is open, losses remembered, controllers.
+    /// Packets sent and not yet acknowledged or lost, remembered losses, congestion
+    /// controllers.
     pub ledger: usize,
     /// Ranges of packet numbers received.
     pub received: usize,
-    /// CRYPTO data: sent and not acknowledged, received and not in order.
+    /// CRYPTO data sent and not acknowledged, or received out of order.
     pub crypto: usize,
-    /// Packets kept until their keys exist.
+    /// Received packets kept until their keys exist.
     pub undecryptable: usize,
     /// Connection IDs of both ends.
     pub cids: usize,
     /// Paths.
     pub paths: usize,
-    /// What the handshake left: transport parameters, certificates, tokens.
+    /// What the handshake agreed on: transport parameters, certificates, tokens.
     pub handshake: usize,
-    /// Events not polled, the words of a close, what is kept for reuse.
+    /// Events not polled yet, the reason of a close, scratch memory.
     pub events: usize,
 }
 
-impl Memory {
-    /// The sum.
+impl MemoryUsage {
+    /// Returns the sum of all fields.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub const fn total(&self) -> usize {
         let Self {
@@ -79,23 +79,24 @@ impl Memory {
 }
 
 impl Connection {
-    /// Bytes of memory this connection holds ([`Memory::total`]). Walks the
-    /// packets in flight: ask once in a while, not for every packet.
+    /// Returns the bytes of memory that this connection uses ([`MemoryUsage::total`]).
+    /// Walks the packets in flight, so do not call it for every packet.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.memory_by_part().total()
+        self.memory_usage().total()
     }
 
-    /// The same by what holds it.
+    /// Returns the memory that this connection uses, by use. As costly as
+    /// [`memory`](Self::memory).
     #[must_use]
-    pub fn memory_by_part(&self) -> Memory {
+    pub fn memory_usage(&self) -> MemoryUsage {
         let spaces = self.frames.spaces.iter();
-        Memory {
+        MemoryUsage {
             fixed: size_of::<Self>(),
             streams: self.frames.streams.memory(),
             datagrams_in: self.frames.datagrams_in.memory(),
             datagrams_out: self.frames.datagrams_out.memory(),
-            ledger: self.network.recovery.memory(memory::short_list),
+            ledger: self.network.recovery.memory(memory::small_vec),
             received: spaces.clone().map(|space| space.received.memory()).sum(),
             crypto: spaces.map(|space| space.crypto.memory()).sum(),
             undecryptable: self.undecryptable.memory(),
@@ -109,23 +110,23 @@ impl Connection {
                 .tls
                 .memory()
                 .saturating_add(self.frames.control.memory()),
-            events: self.said(),
+            events: self.events_memory(),
         }
     }
 
-    /// What the application and the endpoint are still to hear, the reason of a
-    /// close, and scratch space.
+    /// Returns the memory of events not polled yet, of the reason of a close, and of
+    /// scratch space.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
-    fn said(&self) -> usize {
-        let closing = match &self.life.state {
-            Life::Closing(closing) => match &closing.close {
-                Close::Transport(error) => error.reason.len(),
-                Close::Application { reason, .. } => reason.capacity(),
+    fn events_memory(&self) -> usize {
+        let closing = match &self.lifecycle.state {
+            LifecycleState::Closing(closing) => match &closing.close {
+                CloseReason::Transport(error) => error.reason.len(),
+                CloseReason::Application { reason, .. } => reason.capacity(),
             },
-            Life::Open | Life::Draining { .. } | Life::Drained => 0,
+            LifecycleState::Open | LifecycleState::Draining { .. } | LifecycleState::Drained => 0,
         };
         let events: usize = self.reports.events.iter().map(event).sum();
         let endpoint: usize = self
@@ -134,12 +135,12 @@ impl Connection {
             .iter()
             .map(endpoint_event)
             .sum();
-        memory::ring(&self.reports.events)
-            + memory::ring(&self.reports.endpoint_events)
+        memory::vec_deque(&self.reports.events)
+            + memory::vec_deque(&self.reports.endpoint_events)
             + events
             + endpoint
             + closing
-            + self.life.error.as_deref().map_or(0, words)
+            + self.lifecycle.error.as_deref().map_or(0, reason_len)
             + self
                 .outcome
                 .get()
@@ -149,7 +150,7 @@ impl Connection {
 
 fn event(event: &Event) -> usize {
     match event {
-        Event::Closed(error) => words(error),
+        Event::Closed(error) => reason_len(error),
         Event::Connected
         | Event::Confirmed
         | Event::Stream(_)
@@ -161,7 +162,7 @@ fn event(event: &Event) -> usize {
 
 fn endpoint_event(event: &EndpointEvent) -> usize {
     match event {
-        EndpointEvent::ResetTokens(tokens) => memory::list(tokens),
+        EndpointEvent::ResetTokens(tokens) => memory::vec(tokens),
         EndpointEvent::AddCid(_)
         | EndpointEvent::RemoveCid(_)
         | EndpointEvent::HandshakeDone
@@ -169,7 +170,7 @@ fn endpoint_event(event: &EndpointEvent) -> usize {
     }
 }
 
-fn words(error: &ConnectionError) -> usize {
+fn reason_len(error: &ConnectionError) -> usize {
     match error {
         ConnectionError::Transport(error) | ConnectionError::PeerTransport(error) => {
             error.reason.len()
@@ -189,8 +190,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn total_is_the_sum_of_all_parts() {
-        let parts = Memory {
+    fn total_is_the_sum_of_all_fields() {
+        let parts = MemoryUsage {
             fixed: 1,
             streams: 1 << 1,
             datagrams_in: 1 << 2,
@@ -207,9 +208,9 @@ mod tests {
         assert_eq!(parts.total(), (1 << 12) - 1);
     }
 
-    /// The words of a peer's close are kept until the application hears them.
+    /// The reason of a peer's close is kept until the application has polled the event.
     #[test]
-    fn words_of_a_close_are_counted() {
+    fn reason_of_a_close_is_counted() {
         let error = ConnectionError::PeerApplication {
             code: 7,
             reason: vec![b'a'; 300],

@@ -1,12 +1,12 @@
-//! What follows when paths come, go, and carry data (RFC 9000 §8.2, §9).
+//! Migration and path validation (RFC 9000 §8.2, §9).
 //!
 //! Every event of a path has a method here: datagrams, PATH_CHALLENGE, PATH_RESPONSE,
-//! timers, the client's own moves. Each asks [`Paths`](crate::path::paths::Paths) what the
-//! event means, and `follow` has loss recovery, connection IDs, events and traces follow
-//! the [`Effect`]s. The table of what happens when is in [`crate::path::paths`].
+//! timers, the client's own moves. Each asks [`Paths`](crate::path::paths::Paths) for the
+//! [`Effect`]s of the event, and `apply_effects` applies them to loss recovery, connection
+//! IDs, events and traces. The table of events and effects is in [`crate::path::paths`].
 //!
-//! Which path is active is a fact of `Paths`. Loss recovery, which is usable without this
-//! crate and has timers that depend on it, is told in `Network::send_on` and nowhere else.
+//! `Paths` owns which path is active. Loss recovery, which can be used without this crate
+//! and whose timers depend on it, is told in `Network::activate_path` and nowhere else.
 
 #![cfg_attr(
     not(test),
@@ -23,44 +23,46 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_recovery::{Outcome, PathId};
 
-use super::arrival::{Packet, Received};
-use super::content::Content;
+use super::arrival::{AuthenticatedPacket, RecvMeta};
 use super::events::Event;
-use super::kept::Kept;
-use super::life::Handshake;
-use super::network::{Context, Network, Progress};
-use super::peer::Peer;
+use super::network::{Context, HandshakeProgress, Network};
+use super::peer_parameters::PeerParameters;
+use super::reusable::Reusable;
+use super::sent_frame::SentFrames;
+use super::state::HandshakeState;
 use crate::count::Count;
 use crate::event::{MigrationState, TraceEvent};
-use crate::path::paths::{Effect, Effects, MoveError, Removal};
+use crate::path::paths::{Effect, Effects, MoveError, RemovalReason};
 use crate::path::{Addresses, scope};
 use crate::wire::MIN_MTU;
 use crate::{Instant, Role};
 
-/// Memory for what recovery hands back.
-type KeptOutcome = Kept<Outcome<Content>>;
+/// Reusable memory for the results of recovery.
+type ReusableOutcome = Reusable<Outcome<SentFrames>>;
 
-/// A migration that can't be done now.
+/// The reason why a client cannot migrate now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MigrateError {
-    /// Only clients migrate (RFC 9000 §9).
+    /// Only clients can migrate (RFC 9000 §9).
     NotClient,
-    /// Not before the handshake is confirmed (RFC 9000 §9).
+    /// The handshake is not confirmed yet (RFC 9000 §9).
     HandshakeNotConfirmed,
-    /// The peer forbade it (`disable_active_migration`).
+    /// The server disabled migration (`disable_active_migration`).
     Forbidden,
-    /// The peer has issued no connection ID to spare.
+    /// The server has not issued an unused connection ID.
     NoConnectionId,
 }
 
 impl core::fmt::Display for MigrateError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Self::NotClient => "only the client migrates",
+            Self::NotClient => "a server cannot migrate: only clients can",
             Self::HandshakeNotConfirmed => "the handshake is not confirmed yet",
-            Self::Forbidden => "the server forbids migration",
-            Self::NoConnectionId => "the server has issued no spare connection ID",
+            Self::Forbidden => "the server disabled migration (disable_active_migration)",
+            Self::NoConnectionId => {
+                "the server has not issued an unused connection ID for another path"
+            }
         })
     }
 }
@@ -77,25 +79,25 @@ impl From<MoveError> for MigrateError {
 }
 
 impl Network {
-    /// The client moves to another of its addresses at once (RFC 9000 §9.2).
+    /// Moves the client to another of its addresses at once (RFC 9000 §9.2).
     pub(super) fn migrate(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         local_ip: Option<IpAddr>,
     ) -> Result<(), MigrateError> {
         self.check_migration(cx)?;
         let effects = self.paths.migrate(cx.now, self.pto(), local_ip)?;
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
         Ok(())
     }
 
-    /// The client probes the path from another of its addresses, to go there once the
+    /// Validates the path from another of the client's addresses, to move there once the
     /// server has answered (RFC 9000 §9.1).
     pub(super) fn probe(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         local_ip: IpAddr,
     ) -> Result<(), MigrateError> {
         self.check_migration(cx)?;
@@ -107,10 +109,10 @@ impl Network {
     }
 
     fn check_migration(&self, cx: &Context<'_>) -> Result<(), MigrateError> {
-        if cx.peer.is_some_and(Peer::disables_migration) {
+        if cx.peer.is_some_and(PeerParameters::disables_migration) {
             return Err(MigrateError::Forbidden);
         }
-        self.paths.check_may_move()?;
+        self.paths.check_may_migrate()?;
         if cx.frames.remote_cids.can_assign() {
             Ok(())
         } else {
@@ -121,160 +123,179 @@ impl Network {
     fn join(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         to: Addresses,
     ) -> Result<(), MigrateError> {
-        let effects = self.paths.join(cx.now, self.pto(), to)?;
-        self.follow(cx, outcome, effects);
+        let effects = self.paths.probe(cx.now, self.pto(), to)?;
+        self.apply_effects(cx, outcome, effects);
         Ok(())
     }
 
-    /// Probes the address that the server prefers, to go there once it answers
+    /// Validates the path to the server's preferred address, to move there once it answers
     /// (RFC 9000 §9.6).
     pub(super) fn move_to_preferred_address(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
     ) {
         let from = self.paths.active().remote;
         let preferred = cx
             .peer
             .and_then(|peer| peer.preferred_address(from.is_ipv6()));
-        let welcome = |to: &SocketAddr| scope::may_be_preferred(from, *to);
+        let welcome = |to: &SocketAddr| scope::is_allowed_preferred_address(from, *to);
         if let Some(remote) = preferred.filter(welcome)
             && cx.frames.remote_cids.can_assign()
         {
             let local_ip = None;
-            // A refusal leaves the connection where it is, which always works.
+            // If this fails, the connection stays on its path, which always works.
             let _ = self.join(cx, outcome, Addresses { remote, local_ip });
         }
     }
 
-    /// Whether a datagram comes from where the peer can't be. `allow_migration` tells
-    /// whether the peer may move at all.
-    pub(super) fn is_unwelcome(
+    /// Returns whether a datagram comes from an address that the peer may not use.
+    /// `allow_migration`: whether the peer may migrate at all.
+    pub(super) fn is_unexpected_source(
         &self,
-        from: &Received,
-        progress: Progress,
+        from: &RecvMeta,
+        progress: HandshakeProgress,
         allow_migration: bool,
     ) -> bool {
-        // The local address may not be known yet, hence only the remote counts.
+        // The local address may not be known yet, so only the remote address counts.
         if self.paths.iter().any(|path| path.remote == from.remote) {
             return false;
         }
         // A client talks to addresses it chose (RFC 9000 §9); a server's client
         // does not move before the handshake is confirmed, nor if forbidden.
         progress.role == Role::Client
-            || progress.handshake != Handshake::Confirmed
+            || progress.handshake != HandshakeState::Confirmed
             || !allow_migration
-            || !scope::may_turn_up(self.paths.active().remote, from.remote)
+            || !scope::is_allowed_client_address(self.paths.active().remote, from.remote)
     }
 
-    /// A datagram of `len` bytes is credited to its path before anything in it
-    /// authenticates. `now` and `progress` are for the timers that waited for credit.
+    /// Counts a datagram of `len` bytes towards the anti-amplification limit of its path,
+    /// before anything in it is authenticated. `now` and `progress` are for timers that
+    /// waited for credit.
     #[inline]
-    pub(super) fn credit(&mut self, now: Instant, progress: Progress, from: &Received, len: usize) {
+    pub(super) fn credit_received(
+        &mut self,
+        now: Instant,
+        progress: HandshakeProgress,
+        from: &RecvMeta,
+        len: usize,
+    ) {
         let blocked = self.is_amplification_blocked(progress.handshake);
         self.paths.on_datagram(&from.into(), len);
         if blocked && !self.is_amplification_blocked(progress.handshake) {
-            self.sync(now, progress);
+            self.update_pto_context(now, progress);
         }
     }
 
-    /// A packet with more than probing frames was processed: a server follows its client
-    /// (RFC 9000 §9.3).
+    /// Handles a packet with a non-probing frame: a server follows its client (RFC 9000
+    /// §9.3).
     pub(super) fn on_non_probing(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
-        packet: &Packet<'_>,
+        outcome: &mut ReusableOutcome,
+        packet: &AuthenticatedPacket<'_>,
     ) {
         let from = Addresses::from(&packet.from);
         let (pto, len) = (self.pto(), packet.datagram_len);
         let effects = self
             .paths
             .on_non_probing(cx.now, pto, packet.number, &from, len);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
     }
 
-    /// PATH_CHALLENGE arrived.
+    /// Handles PATH_CHALLENGE.
     pub(super) fn on_path_challenge(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
-        packet: &Packet<'_>,
+        outcome: &mut ReusableOutcome,
+        packet: &AuthenticatedPacket<'_>,
         data: [u8; 8],
     ) {
         let from = Addresses::from(&packet.from);
         let (pto, len) = (self.pto(), packet.datagram_len);
         let effects = self.paths.on_challenge(cx.now, pto, &from, len, data);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
     }
 
-    /// PATH_RESPONSE arrived.
+    /// Handles PATH_RESPONSE.
     pub(super) fn on_path_response(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         data: [u8; 8],
     ) {
         let effects = self.paths.on_response(cx.now, self.pto(), data);
-        self.follow(cx, outcome, effects);
-        // The address may be validated without further effect.
-        self.sync(cx.now, cx.progress());
+        self.apply_effects(cx, outcome, effects);
+        // The address may have been validated without another effect.
+        self.update_pto_context(cx.now, cx.progress());
     }
 
-    /// Whether a timer of a path is due.
+    /// Returns whether a timer of a path is due.
     pub(super) fn is_path_timer_due(&self, now: Instant) -> bool {
         let due = self.paths.next_timeout(|_| true);
         due.is_some_and(|at| now >= at)
     }
 
-    /// A timer of a path was due: a challenge is to be repeated, or its time is over.
-    pub(super) fn on_path_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut KeptOutcome) {
+    /// Handles a path timer: a challenge is due again, or a validation fails.
+    pub(super) fn on_path_timeout(&mut self, cx: &mut Context<'_>, outcome: &mut ReusableOutcome) {
         let effects = self.paths.on_timeout(cx.now);
-        self.follow(cx, outcome, effects);
+        self.apply_effects(cx, outcome, effects);
     }
 
-    /// Has everything else that knows of paths follow `effects`.
+    /// Applies `effects` to everything else that knows the paths.
     #[inline]
-    fn follow(&mut self, cx: &mut Context<'_>, outcome: &mut KeptOutcome, effects: Effects) {
+    fn apply_effects(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut ReusableOutcome,
+        effects: Effects,
+    ) {
         if !effects.is_empty() {
-            self.follow_each(cx, outcome, effects);
+            self.apply_each_effect(cx, outcome, effects);
         }
     }
 
     #[cold]
-    fn follow_each(&mut self, cx: &mut Context<'_>, outcome: &mut KeptOutcome, effects: Effects) {
+    fn apply_each_effect(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut ReusableOutcome,
+        effects: Effects,
+    ) {
         let now = cx.now;
         for effect in effects {
             let trace = &mut cx.reports.trace;
             match effect {
                 Effect::Added { id, remote } => {
                     self.add_recovery(cx, id);
-                    // RFC 9000 §9.5: a connection ID of its own for each path. Without
-                    // one to spare we are silent there until the peer issues more.
+                    // RFC 9000 §9.5: each path has its own connection ID. Without an unused
+                    // one, nothing is sent on the path until the peer issues more.
                     let _ = cx.frames.remote_cids.assign(id);
                     let trace = &mut cx.reports.trace;
                     trace.migration(now, MigrationState::ProbingStarted, remote);
                 }
-                Effect::Proven { id, remote } => {
+                Effect::Validated { id, remote } => {
                     trace.migration(now, MigrationState::ProbingSuccessful, remote);
                     if id == self.paths.active_id() {
                         trace.migration(now, MigrationState::MigrationComplete, remote);
                     }
                 }
-                Effect::Activated { id, remote, .. } => self.send_on(cx, id, remote),
+                Effect::Activated { id, remote, .. } => self.activate_path(cx, id, remote),
                 Effect::ChallengeDropped { .. } => {
                     cx.reports.counters.unanswered_challenges.count_one();
                 }
-                Effect::Removed { id, remote, why } => self.forget(cx, outcome, id, remote, why),
+                Effect::Removed { id, remote, reason } => {
+                    self.remove_path(cx, outcome, id, remote, reason);
+                }
             }
         }
-        self.sync(now, cx.progress());
+        self.update_pto_context(now, cx.progress());
     }
 
-    /// A controller for a new path.
+    /// Adds loss recovery and a congestion controller for a new path.
     fn add_recovery(&mut self, cx: &mut Context<'_>, id: PathId) {
         let mds = self.paths.get(id).map(|path| path.mtu.current());
         let mds = u64::from(mds.unwrap_or(MIN_MTU));
@@ -283,41 +304,41 @@ impl Network {
         self.recovery.add_path(id, controller, mds, cx.now);
     }
 
-    fn forget(
+    fn remove_path(
         &mut self,
         cx: &mut Context<'_>,
-        outcome: &mut KeptOutcome,
+        outcome: &mut ReusableOutcome,
         id: PathId,
         remote: SocketAddr,
-        why: Removal,
+        reason: RemovalReason,
     ) {
-        match why {
-            Removal::Failed => {
+        match reason {
+            RemovalReason::Failed => {
                 let trace = &mut cx.reports.trace;
                 trace.migration(cx.now, MigrationState::ProbingAbandoned, remote);
             }
-            Removal::Evicted => {
+            RemovalReason::Evicted => {
                 cx.reports.counters.paths_evicted.count_one();
             }
-            Removal::Unused | Removal::Superseded => {}
+            RemovalReason::Unused | RemovalReason::Superseded => {}
         }
-        self.withdraw(cx, outcome, |recovery, out| recovery.remove_path(id, out));
+        self.abandon_packets(cx, outcome, |recovery, out| recovery.remove_path(id, out));
         cx.frames.remote_cids.release(id);
     }
 
-    /// Data goes to path `id` from now on.
-    fn send_on(&mut self, cx: &mut Context<'_>, id: PathId, remote: SocketAddr) {
+    /// Makes path `id` the active one for loss recovery, connection IDs, events and traces.
+    fn activate_path(&mut self, cx: &mut Context<'_>, id: PathId, remote: SocketAddr) {
         let now = cx.now;
         cx.frames.remote_cids.set_active(id);
         let limit = self.limit();
         self.recovery.set_active_path(id, now);
         cx.reports.counters.migrations.count_one();
         cx.reports.events.push_back(Event::PathChanged { remote });
-        cx.reports.trace.forget_path();
+        cx.reports.trace.reset_path_state();
         cx.reports.trace(now, || TraceEvent::PathChanged { remote });
         self.trace(now, cx.reports);
         let trace = &mut cx.reports.trace;
-        trace.limit(now, limit, self.limit());
+        trace.limit_changed(now, limit, self.limit());
         trace.migration(now, MigrationState::MigrationStarted, remote);
     }
 }

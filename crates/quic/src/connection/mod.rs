@@ -8,40 +8,40 @@
 //! timers:    one next_timeout(), one handle_timeout(now)
 //! ```
 //!
-//! A [`Connection`] is put together of parts. Each part is in a file of its own, with
-//! methods that borrow what they need and know nothing of the connection:
+//! A [`Connection`] is composed of parts. Each part has its own file, with methods that
+//! borrow what they need and do not know the connection:
 //!
 //! | part | file | what it owns |
 //! |---|---|---|
-//! | `Lifecycle` | `lifecycle`, `life` | how far the handshake is, how the connection ends |
-//! | `Tls` | `tls`, `peer`, `parameters` | TLS, and what the handshake agreed on |
-//! | `Keyring` | `keyring` | keys: what opens and seals packets |
+//! | `Lifecycle` | `lifecycle`, `state` | handshake state, and how the connection ends |
+//! | `Tls` | `tls`, `peer_parameters`, `parameters` | the TLS session, and what the handshake agreed on |
+//! | `Keyring` | `keyring` | the keys that open and seal packets |
 //! | `Network` | `network` | paths and loss recovery |
-//! | | `migration` | what follows when paths come, go, answer, carry data |
-//! | | `delivery` | what acknowledgements, losses and probe timeouts mean |
-//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `frequency` | what frames carry |
-//! | `PacketWriter` | `train`, `packet`, `fill`, `skips` | the way out (borrows all of the above for a train) |
-//! | `Timers` | `timers`, `silence` | deadlines that no other part owns |
-//! | `Reports` | `reports`, `trace`, `counters`, `events` | what others hear |
-//! | `WorkBudget` | `work` | how much work a peer may ask for without progress |
-//! | `UndecryptablePackets` | `undecryptable` | packets that came before their keys |
+//! | | `migration` | events of paths: migration and validation |
+//! | | `delivery` | acknowledgements, losses and probe timeouts |
+//! | `FrameOwners` | `owners`, `space`, `crypto_stream`, `control`, `ack_frequency` | the state behind frames: streams, CRYPTO, connection IDs, control frames |
+//! | `PacketWriter` | `train`, `packet`, `fill`, `skipped_numbers` | writing packets (borrows all of the above for a train) |
+//! | `Timers` | `timers`, `silence_timer` | deadlines that no other part owns |
+//! | `Reports` | `reports`, `trace`, `counters`, `events` | events, counters, traces |
+//! | `WorkBudget` | `work` | how much work a peer may cause without progress |
+//! | `UndecryptablePackets` | `undecryptable` | packets that arrived before their keys |
 //!
-//! The rest puts them together:
+//! The other files combine them:
 //!
-//! | file | what happens in it |
+//! | file | contents |
 //! |---|---|
-//! | `setup` | a connection begins |
-//! | `receive`, `frames` | the way in, and which part each frame goes to |
+//! | `setup` | how a connection is created |
+//! | `receive`, `frames` | the receive path, and the part that handles each frame |
 //! | `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
-//! | `transmit`, `timeouts`, `close`, `rest` | the other calls from outside |
-//! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | what callers ask and are told |
+//! | `transmit`, `timeouts`, `close`, `rest` | sending, timers, closing, releasing memory |
+//! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | the rest of the public methods |
 
+mod ack_frequency;
 mod api;
 mod arrival;
 mod buffers;
 mod close;
 mod config;
-mod content;
 mod control;
 mod counters;
 mod crypto_stream;
@@ -49,12 +49,9 @@ mod delivery;
 mod events;
 mod fill;
 mod frames;
-mod frequency;
 mod handshake;
 mod invariants;
-mod kept;
 mod keyring;
-mod life;
 mod lifecycle;
 mod memory;
 mod migration;
@@ -63,14 +60,17 @@ mod observe;
 mod owners;
 mod packet;
 mod parameters;
-mod peer;
+mod peer_parameters;
 mod receive;
 mod reports;
 mod rest;
+mod reusable;
+mod sent_frame;
 mod setup;
-mod silence;
-mod skips;
+mod silence_timer;
+mod skipped_numbers;
 mod space;
+mod state;
 mod stats;
 mod timeouts;
 mod timers;
@@ -85,29 +85,29 @@ use std::sync::Arc;
 
 use clearway_recovery::Outcome;
 
-pub use self::arrival::Received;
+pub use self::arrival::RecvMeta;
 pub use self::config::Config;
 pub use self::counters::Counters;
 pub use self::events::{EndpointEvent, Event, UpdateKeysError};
-pub use self::life::ConnectionError;
-pub use self::memory::Memory;
+pub use self::memory::MemoryUsage;
 pub use self::migration::MigrateError;
 #[cfg(feature = "testing")]
 pub use self::packet::Forgery;
-pub(crate) use self::setup::Common;
-pub use self::setup::{Accept, Connect};
+pub use self::setup::ConnectOptions;
+pub(crate) use self::setup::{AcceptOptions, CommonOptions};
+pub use self::state::ConnectionError;
 pub use self::stats::{PathStats, Stats};
 pub use self::train::Transmit;
 
-use self::content::Content;
-use self::kept::Kept;
 use self::keyring::Keyring;
-use self::life::Handshake;
 use self::lifecycle::Lifecycle;
-use self::network::{Context, Network, Progress};
+use self::network::{Context, HandshakeProgress, Network};
 use self::owners::FrameOwners;
 use self::reports::Reports;
-use self::skips::SkippedNumbers;
+use self::reusable::Reusable;
+use self::sent_frame::SentFrames;
+use self::skipped_numbers::SkippedNumbers;
+use self::state::HandshakeState;
 use self::timers::Timers;
 use self::tls::Tls;
 use self::undecryptable::UndecryptablePackets;
@@ -120,35 +120,35 @@ use crate::cid::local::RoutingChange;
 use crate::crypto::ResetKey;
 use crate::rng::Rng;
 
-/// A QUIC connection, either role, sans-I/O.
+/// A QUIC connection, client or server. Performs no I/O.
 ///
-/// Drive it so: feed datagrams to [`receive`](Self::receive); call
-/// [`transmit`](Self::transmit) until it answers `None`; call
-/// [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout);
+/// To drive it, pass datagrams to [`receive`](Self::receive), call
+/// [`transmit`](Self::transmit) until it returns `None`, call
+/// [`handle_timeout`](Self::handle_timeout) at [`next_timeout`](Self::next_timeout), and
 /// drain [`poll_event`](Self::poll_event) and
-/// [`poll_endpoint_event`](Self::poll_endpoint_event) after each.
+/// [`poll_endpoint_event`](Self::poll_endpoint_event) after each of these.
 #[derive(Debug)]
 pub struct Connection {
     role: Role,
     config: Arc<Config>,
     rng: Rng,
-    life: Lifecycle,
+    lifecycle: Lifecycle,
     tls: Tls,
     keys: Keyring,
     network: Network,
     frames: FrameOwners,
-    /// Reused for every ACK and timer, so that neither allocates.
-    outcome: Kept<Outcome<Content>>,
-    skips: SkippedNumbers,
+    /// Reused for every ACK and timer, so that they do not allocate.
+    outcome: Reusable<Outcome<SentFrames>>,
+    skipped_numbers: SkippedNumbers,
     timers: Timers,
     reports: Reports,
-    /// Packets whose keys don't exist yet, bounded (RFC 9001 §5.7).
+    /// Packets whose keys are not available yet, bounded (RFC 9001 §5.7).
     undecryptable: UndecryptablePackets,
-    /// What frames without progress may still cost.
+    /// The budget for frames without progress.
     work: WorkBudget,
     generator: Box<dyn CidGenerator>,
     reset_key: Arc<ResetKey>,
-    /// It has given back its memory, and nobody was told.
+    /// It has released memory, and `take_rested` has not reported it yet.
     rested: bool,
     last_activity: Instant,
     /// Destination Connection ID of the packet being processed.
@@ -156,7 +156,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Which end this is.
+    /// Returns which end this is.
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
@@ -166,25 +166,29 @@ impl Connection {
         self.role == Role::Client
     }
 
-    fn progress(&self) -> Progress {
-        Progress {
+    fn progress(&self) -> HandshakeProgress {
+        HandshakeProgress {
             role: self.role,
-            handshake: self.life.handshake,
+            handshake: self.lifecycle.handshake,
             has_handshake_keys: self.keys.handshake.is_some(),
         }
     }
 
-    /// The network, what its events may concern besides, and memory for what recovery
-    /// finds.
+    /// Borrows the network, the other parts that its events concern, and memory for the
+    /// results of recovery.
     #[inline]
     fn network_parts(
         &mut self,
         now: Instant,
-    ) -> (&mut Network, Context<'_>, &mut Kept<Outcome<Content>>) {
+    ) -> (
+        &mut Network,
+        Context<'_>,
+        &mut Reusable<Outcome<SentFrames>>,
+    ) {
         let context = Context {
             now,
             role: self.role,
-            handshake: self.life.handshake,
+            handshake: self.lifecycle.handshake,
             config: &self.config,
             peer: self.tls.peer.as_ref(),
             rng: &mut self.rng,
@@ -195,10 +199,10 @@ impl Connection {
         (&mut self.network, context, &mut self.outcome)
     }
 
-    /// Keeps the peer supplied with connection IDs, and the endpoint's routes
-    /// true (RFC 9000 §5.1.1).
+    /// Keeps the peer supplied with connection IDs (RFC 9000 §5.1.1), and the endpoint's
+    /// routes up to date.
     fn issue_cids(&mut self) {
-        if self.life.handshake != Handshake::Running {
+        if self.lifecycle.handshake != HandshakeState::Running {
             let Self {
                 frames,
                 generator,
@@ -219,7 +223,7 @@ impl Connection {
         }
     }
 
-    /// What the endpoint has to do, until there is nothing.
+    /// Returns the next event for the endpoint, or `None` when there is none left.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
         self.reports
             .endpoint_events
@@ -227,7 +231,7 @@ impl Connection {
             .or_else(|| self.new_reset_tokens())
     }
 
-    /// The peer's tokens, if they are not those that the endpoint knows.
+    /// Returns the peer's reset tokens if they changed since the endpoint was last told.
     fn new_reset_tokens(&mut self) -> Option<EndpointEvent> {
         if !self.frames.remote_cids.take_tokens_changed() || self.is_drained() {
             return None;

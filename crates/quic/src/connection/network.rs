@@ -1,8 +1,8 @@
 //! The paths of a connection and the loss recovery on them.
 //!
-//! [`Paths`] decides which path carries data; loss recovery, and the connection IDs among
-//! the [frames](FrameOwners), know the same paths. What changes all three is in
-//! [`migration`](super::migration), what acknowledgements and losses change in
+//! [`Paths`] decides which path carries data; loss recovery and the connection IDs in
+//! [`FrameOwners`] know the same paths. Events that change all three are handled in
+//! [`migration`](super::migration), acknowledgements and losses in
 //! [`delivery`](super::delivery).
 
 use core::time::Duration;
@@ -11,12 +11,12 @@ use clearway_recovery::limit::Limit;
 use clearway_recovery::{PathId, PathRecovery, PtoContext, Recovery, Space};
 
 use super::Config;
-use super::content::Content;
 use super::keyring::Keyring;
-use super::life::Handshake;
 use super::owners::FrameOwners;
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
 use super::reports::Reports;
+use super::sent_frame::SentFrames;
+use super::state::HandshakeState;
 use crate::count::Count;
 use crate::event::TraceEvent;
 use crate::path::Path;
@@ -25,27 +25,27 @@ use crate::rng::Rng;
 use crate::wire::MIN_MTU;
 use crate::{Instant, Role};
 
-/// Room that holds a short header with the longest connection ID, both path
-/// frames and the tag.
+/// Room for a packet with a short header, the longest connection ID, both path frames and
+/// the tag.
 pub(crate) const MIN_PACKET: usize = 64;
 
 /// The paths, and loss recovery on each.
 #[derive(Debug)]
 pub(crate) struct Network {
     pub(super) paths: Paths,
-    pub(super) recovery: Recovery<Content>,
-    /// Milliseconds that the peer holds an ACK back: none until the handshake is confirmed,
-    /// since it does not do so before (RFC 9002 §6.2.1).
+    pub(super) recovery: Recovery<SentFrames>,
+    /// The peer's longest ACK delay in milliseconds; 0 until the handshake is confirmed,
+    /// since it does not delay ACKs before (RFC 9002 §6.2.1).
     peer_ack_delay: u16,
 }
 
-/// What an event of the network may concern besides the network.
+/// The other parts of a connection that an event of the network may concern.
 pub(crate) struct Context<'a> {
     pub(super) now: Instant,
     pub(super) role: Role,
-    pub(super) handshake: Handshake,
+    pub(super) handshake: HandshakeState,
     pub(super) config: &'a Config,
-    pub(super) peer: Option<&'a Peer>,
+    pub(super) peer: Option<&'a PeerParameters>,
     pub(super) rng: &'a mut Rng,
     pub(super) keys: &'a mut Keyring,
     pub(super) frames: &'a mut FrameOwners,
@@ -53,8 +53,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    pub(super) fn progress(&self) -> Progress {
-        Progress {
+    pub(super) fn progress(&self) -> HandshakeProgress {
+        HandshakeProgress {
             role: self.role,
             handshake: self.handshake,
             has_handshake_keys: self.keys.handshake.is_some(),
@@ -62,16 +62,16 @@ impl Context<'_> {
     }
 }
 
-/// How far the handshake is, as far as loss recovery depends on it.
+/// The state of the handshake, as far as loss recovery depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
+pub(crate) struct HandshakeProgress {
     pub(super) role: Role,
-    pub(super) handshake: Handshake,
+    pub(super) handshake: HandshakeState,
     pub(super) has_handshake_keys: bool,
 }
 
 impl Network {
-    pub(super) fn new(paths: Paths, recovery: Recovery<Content>) -> Self {
+    pub(super) fn new(paths: Paths, recovery: Recovery<SentFrames>) -> Self {
         Self {
             paths,
             recovery,
@@ -79,17 +79,18 @@ impl Network {
         }
     }
 
-    /// The handshake is confirmed: the path is proven, and ACKs may come later.
-    pub(super) fn on_confirmed(&mut self, now: Instant, peer: Option<&Peer>) {
-        self.peer_ack_delay = peer.map_or(0, Peer::max_ack_delay_millis);
+    /// Handles the confirmation of the handshake: the path is validated, and the peer may
+    /// delay ACKs.
+    pub(super) fn on_confirmed(&mut self, now: Instant, peer: Option<&PeerParameters>) {
+        self.peer_ack_delay = peer.map_or(0, PeerParameters::max_ack_delay_millis);
         self.paths.on_confirmed(now);
     }
 
-    /// Loss recovery on the active path.
+    /// Returns loss recovery of the active path.
     #[inline]
     #[expect(
         clippy::expect_used,
-        reason = "recovery gets its first path at the start, and loses none but those that `Paths` gives up, never the active one"
+        reason = "recovery has every path in `Paths`, which never removes the active one"
     )]
     pub(super) fn active_recovery(&self) -> &PathRecovery {
         let active = self.recovery.path(self.paths.active_id());
@@ -99,12 +100,13 @@ impl Network {
             .expect("recovery has a path")
     }
 
-    /// PTO of the active path without backoff.
+    /// Returns the PTO of the active path without backoff.
     pub(super) fn pto(&self) -> Duration {
         self.pto_of(self.paths.active_id())
     }
 
-    /// PTO of a path without backoff, the active one's if it is unknown.
+    /// Returns the PTO of a path without backoff; that of the active path if `id` is
+    /// unknown.
     #[inline]
     pub(super) fn pto_of(&self, id: PathId) -> Duration {
         let path = self.recovery.path(id);
@@ -113,20 +115,20 @@ impl Network {
         rtt.pto().saturating_add(ack_delay)
     }
 
-    /// The reason for not sending, or for having stopped.
+    /// Returns the current reason for not sending.
     #[inline]
     pub(super) fn limit(&self) -> Limit {
         self.recovery.limits().current()
     }
 
-    /// Records the one reason for not sending on the active path.
+    /// Sets the reason for not sending on the active path.
     pub(super) fn set_limit(&mut self, now: Instant, limit: Limit, reports: &mut Reports) {
         let before = self.limit();
         self.recovery.set_limit(self.paths.active_id(), limit, now);
-        reports.trace.limit(now, before, self.limit());
+        reports.trace.limit_changed(now, before, self.limit());
     }
 
-    /// Room for frames in a full packet of the active path.
+    /// Returns the bytes for frames in a full packet of the active path.
     #[inline]
     pub(super) fn datagram_room(&self, frames: &FrameOwners) -> usize {
         /// First byte, packet number, tag.
@@ -136,22 +138,22 @@ impl Network {
         usize::from(path.mtu.current()).saturating_sub(cid.saturating_add(OVERHEAD))
     }
 
-    /// Whether nothing can leave on the active path until more bytes come from
-    /// it (RFC 9000 §8). In the handshake datagrams have to be full; later what
-    /// the credit allows is sent, or a short packet from a new address could
+    /// Returns whether the anti-amplification limit blocks the active path until more bytes
+    /// arrive (RFC 9000 §8). During the handshake, datagrams must be full. Later, whatever
+    /// the credit allows is sent, since otherwise a short packet from a new address could
     /// not even be answered with PATH_CHALLENGE.
     #[inline]
-    pub(super) fn is_amplification_blocked(&self, handshake: Handshake) -> bool {
+    pub(super) fn is_amplification_blocked(&self, handshake: HandshakeState) -> bool {
         let least = match handshake {
-            Handshake::Running => u64::from(MIN_MTU),
-            Handshake::Complete | Handshake::Confirmed => MIN_PACKET as u64,
+            HandshakeState::Running => u64::from(MIN_MTU),
+            HandshakeState::Complete | HandshakeState::Confirmed => MIN_PACKET as u64,
         };
         self.paths.active().amplification.available() < least
     }
 
-    /// Tells recovery what its timers depend on (RFC 9002 §6.2.1, §6.2.2.1).
-    pub(super) fn sync(&mut self, now: Instant, progress: Progress) {
-        let confirmed = progress.handshake == Handshake::Confirmed;
+    /// Updates what the timers of loss recovery depend on (RFC 9002 §6.2.1, §6.2.2.1).
+    pub(super) fn update_pto_context(&mut self, now: Instant, progress: HandshakeProgress) {
+        let confirmed = progress.handshake == HandshakeState::Confirmed;
         let context = PtoContext {
             handshake_confirmed: confirmed,
             has_handshake_keys: progress.has_handshake_keys,
@@ -163,14 +165,14 @@ impl Network {
         self.recovery.set_handshake_state(context, now);
     }
 
-    /// Tells the observer the figures of recovery.
+    /// Traces the metrics of recovery.
     #[inline]
     pub(super) fn trace(&self, now: Instant, reports: &mut Reports) {
-        if !reports.trace.is_on() {
+        if !reports.trace.is_enabled() {
             return;
         }
         let ce_marks = reports.counters.ce_marks;
-        reports.trace.recovery(
+        reports.trace.recovery_updated(
             now,
             &self.recovery,
             self.active_recovery(),
@@ -179,7 +181,7 @@ impl Network {
         );
     }
 
-    /// The size in use on a path may have become `change`.
+    /// Applies a change of a path's MTU, if there is one.
     pub(super) fn on_mtu_change(
         &mut self,
         now: Instant,
@@ -193,7 +195,7 @@ impl Network {
         reports.trace(now, || TraceEvent::MtuChanged { size });
     }
 
-    /// The host refused a datagram of `size` bytes as too large.
+    /// Handles a datagram of `size` bytes that the host rejected as too large.
     pub(super) fn on_datagram_too_large(
         &mut self,
         now: Instant,
@@ -206,8 +208,8 @@ impl Network {
         self.on_mtu_change(now, id, change, reports);
     }
 
-    /// Drops the keys of a packet number space and everything that waited in it
-    /// (RFC 9001 §4.9).
+    /// Discards the keys of a packet number space and everything queued in it (RFC 9001
+    /// §4.9).
     pub(super) fn discard_space(
         &mut self,
         now: Instant,
@@ -225,9 +227,9 @@ impl Network {
     }
 }
 
-/// Whether the smallest packet may go to a path: there are credit and a
+/// Returns whether the smallest packet can be sent on a path: there are credit and a
 /// connection ID for it.
 #[inline]
-pub(crate) fn may_speak(path: &Path, frames: &FrameOwners) -> bool {
+pub(crate) fn can_send(path: &Path, frames: &FrameOwners) -> bool {
     path.amplification.available() >= MIN_PACKET as u64 && frames.remote_cids.cid(path.id).is_some()
 }

@@ -1,4 +1,4 @@
-//! What an observer is told before anything else: whose events it will see.
+//! How an observer is installed, and the events that open its trace.
 
 use super::Connection;
 use super::parameters::local_parameters;
@@ -6,27 +6,27 @@ use crate::event::{ConnectionState, Observer, RecoveryParameters, TraceEvent};
 use crate::{Instant, Role};
 
 impl Connection {
-    /// Installs a trace sink. It sees everything from now on.
+    /// Installs an observer, which receives every event from now on.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.reports.trace.set(observer);
     }
 
-    /// Takes the trace sink away: nothing is traced any more.
+    /// Removes the observer. Nothing is traced any more.
     pub fn take_observer(&mut self) -> Option<Box<dyn Observer>> {
         self.reports.trace.take()
     }
 
-    /// Begins the trace of a new observer. Every call from outside that may have
-    /// something to tell does this first: an observer is set without a time.
+    /// Starts the trace of a new observer. Since an observer is installed without a time,
+    /// every public method that may emit an event calls this first.
     #[inline]
     pub(super) fn begin_trace(&mut self, now: Instant) {
-        if self.reports.trace.is_to_begin() {
-            self.introduce(now);
+        if self.reports.trace.needs_start() {
+            self.start_trace(now);
         }
     }
 
     #[cold]
-    fn introduce(&mut self, now: Instant) {
+    fn start_trace(&mut self, now: Instant) {
         let path = self.network.paths.active();
         let recovery = self.network.active_recovery();
         let config = self.network.recovery.config();
@@ -49,22 +49,22 @@ impl Connection {
             },
         };
         let trace = &mut self.reports.trace;
-        trace.begin(now, &started);
-        // Not kept for it: made anew from what made them.
+        trace.emit_first(now, &started);
+        // Not stored for this purpose, but computed again.
         let mut parameters = local_parameters(&self.config, self.role, self.tls.local_cid);
         if self.role == Role::Server {
             parameters.original_destination_connection_id = Some(self.tls.original_dcid);
         }
         let (remote, parameters) = (false, &parameters);
-        trace.begin(now, &TraceEvent::ParametersSet { remote, parameters });
-        // An observer installed later has missed the peer's.
+        trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
+        // An observer that is installed later has missed the peer's.
         if let Some(parameters) = &self.tls.peer_parameters(self.role) {
             let remote = true;
-            trace.begin(now, &TraceEvent::ParametersSet { remote, parameters });
+            trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
         }
         let attempted = ConnectionState::Attempted;
-        trace.begin(now, &TraceEvent::StateChanged(attempted));
-        trace.begin(now, &TraceEvent::Limit(self.network.limit()));
-        trace.controller(now, recovery, self.reports.counters.ce_marks);
+        trace.emit_first(now, &TraceEvent::StateChanged(attempted));
+        trace.emit_first(now, &TraceEvent::Limit(self.network.limit()));
+        trace.controller_updated(now, recovery, self.reports.counters.ce_marks);
     }
 }

@@ -1,12 +1,12 @@
-//! The owners of what frames carry: they say what waits to be sent, and hear whether it
-//! arrived.
+//! The owners of the data in frames: they know what is queued, and handle acknowledgements
+//! and losses.
 
 use clearway_recovery::Space;
 
-use super::content::SentFrame;
 use super::control::Control;
 use super::counters::Counters;
 use super::crypto_stream::CryptoStream;
+use super::sent_frame::SentFrame;
 use super::space::PacketSpaces;
 use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
@@ -14,10 +14,10 @@ use crate::count::Count;
 use crate::datagram::{DatagramReceiver, DatagramSender};
 use crate::stream::{Sendability, Streams};
 
-/// Whatever frames carry.
+/// The owners of the data in frames.
 #[derive(Debug)]
 pub(crate) struct FrameOwners {
-    /// CRYPTO data, and acknowledgements.
+    /// CRYPTO streams and acknowledgements.
     pub(super) spaces: PacketSpaces,
     pub(super) streams: Streams,
     pub(super) datagrams_in: DatagramReceiver,
@@ -28,9 +28,10 @@ pub(crate) struct FrameOwners {
 }
 
 impl FrameOwners {
-    /// Whether 0-RTT or 1-RTT frames wait that the window and the pacer decide on.
+    /// Returns whether 0-RTT or 1-RTT frames are queued that are subject to window and
+    /// pacer.
     #[inline]
-    pub(super) fn want_data(&self) -> bool {
+    pub(super) fn has_pending_data(&self) -> bool {
         self.control.is_due()
             || self.local_cids.has_frames()
             || self.remote_cids.has_frames()
@@ -38,7 +39,7 @@ impl FrameOwners {
             || matches!(self.streams.sendability(), Sendability::Ready)
     }
 
-    /// A frame of a packet in `space` arrived.
+    /// Handles the acknowledgement of a frame of a packet in `space`.
     #[inline]
     pub(super) fn on_acked(&mut self, space: Space, frame: &SentFrame) {
         match *frame {
@@ -56,7 +57,7 @@ impl FrameOwners {
         }
     }
 
-    /// A frame of a packet in `space` was lost, or is taken as lost.
+    /// Handles a frame of a packet in `space` that was lost, or counts as lost.
     #[inline]
     pub(super) fn on_lost(&mut self, space: Space, frame: &SentFrame, counters: &mut Counters) {
         match *frame {
@@ -76,7 +77,7 @@ impl FrameOwners {
         }
     }
 
-    /// The keys of `space` are gone, and with them what waited in it (RFC 9001 §4.9).
+    /// Discards what was queued in `space`, whose keys are discarded (RFC 9001 §4.9).
     pub(super) fn discard_space(&mut self, space: Space) {
         let state = self.spaces.get_mut(space);
         state.crypto = CryptoStream::default();
@@ -84,12 +85,12 @@ impl FrameOwners {
         state.ping = false;
     }
 
-    /// A PING is due.
+    /// Queues a PING.
     pub(super) fn ping(&mut self) {
         self.spaces.get_mut(Space::Data).ping = true;
     }
 
-    /// Frees all that only an open connection needs.
+    /// Frees everything that only an open connection needs.
     pub(super) fn abandon(&mut self) {
         self.streams.abandon();
         self.datagrams_in.abandon();
@@ -100,7 +101,7 @@ impl FrameOwners {
         self.control = Control::default();
     }
 
-    /// Gives back the memory that is held for reuse.
+    /// Frees memory that is kept for reuse.
     pub(super) fn release_memory(&mut self) {
         for space in self.spaces.iter_mut() {
             space.received.release_memory();

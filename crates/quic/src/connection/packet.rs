@@ -1,5 +1,5 @@
-//! Writing one datagram: which spaces go into it, headers, padding, sealing,
-//! the entry in the ledger.
+//! Writing a datagram: its packets, headers, padding, sealing, and their entries in the
+//! ledger.
 
 #[cfg(feature = "testing")]
 mod forge;
@@ -10,13 +10,13 @@ use clearway_recovery::{PathId, SentInfo, Space};
 pub use self::forge::Forgery;
 
 use super::Config;
-use super::content::{Content, SentFrame};
 use super::keyring::Keyring;
 use super::lifecycle::Lifecycle;
 use super::network::{MIN_PACKET, Network};
 use super::owners::FrameOwners;
 use super::reports::Reports;
-use super::skips::SkippedNumbers;
+use super::sent_frame::{SentFrame, SentFrames};
+use super::skipped_numbers::SkippedNumbers;
 use super::space::SPACES;
 use super::timers::Timers;
 use super::tls::Tls;
@@ -31,26 +31,26 @@ use crate::wire::header::{HeaderPositions, LongHeader, LongKind, ShortHeader};
 use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber, Writer};
 use crate::{Instant, Role};
 
-/// Bytes that packet number and payload have together at least (RFC 9001 §5.4.2).
+/// Fewest bytes of packet number and payload together (RFC 9001 §5.4.2).
 const MIN_PAYLOAD: usize = 4;
 
 /// Room below which no further packet is coalesced.
 const MIN_PACKET_ROOM: usize = 128;
 
-/// A datagram that data follows is filled up when so much room or less is left in it: a
-/// shorter one ends its train, and another system call costs more than these bytes.
-const LINK_PADDING: usize = 48;
+/// A datagram that is followed by more data is padded if at most this much room is left in
+/// it: a shorter one ends its train, and another system call costs more than these bytes.
+const MAX_FILL_PADDING: usize = 48;
 
-/// What congestion window and pacer let out.
+/// What congestion window and pacer allow to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    /// So many bytes in flight more.
+pub(crate) enum SendPermit {
+    /// This many more bytes in flight.
     Bytes(u64),
     /// Nothing but acknowledgements, path frames and probes.
     Closed,
 }
 
-impl Permit {
+impl SendPermit {
     pub(crate) fn is_open(self) -> bool {
         matches!(self, Self::Bytes(bytes) if bytes > 0)
     }
@@ -62,13 +62,13 @@ impl Permit {
     }
 }
 
-/// What a datagram is for.
+/// The purpose of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// Whatever is due.
-    Train,
+pub(crate) enum DatagramPurpose {
+    /// Everything that is due.
+    Ordinary,
     /// The same, and another datagram of its size may follow in the train.
-    Linked,
+    OrdinaryNotLast,
     /// Only path frames, padded to 1,200 bytes.
     PathFrames,
     /// PING and padding to the whole slot.
@@ -77,77 +77,78 @@ pub(crate) enum Shape {
     Close,
 }
 
-/// A packet being written: its header is in place, its frames are coming.
-pub(crate) struct Draft {
+/// A packet being written: its header is written, and its frames follow.
+pub(crate) struct PacketDraft {
     pub(crate) kind: PacketKind,
     pub(crate) space: Space,
     pub(crate) path: PathId,
     number: u64,
     number_len: usize,
     at: HeaderPositions,
-    pub(crate) content: Content,
+    pub(crate) content: SentFrames,
     pub(crate) ack_eliciting: bool,
-    /// The datagram must reach 1,200 bytes because of a frame in it.
+    /// A frame in it requires a datagram of 1,200 bytes.
     pub(crate) expand: bool,
 }
 
-impl Draft {
-    /// Where the frames go in a packet that fills `slot`: between the header and
-    /// the tag. `None` if that is too little for the smallest payload.
+impl PacketDraft {
+    /// Returns the room for frames in a packet that fills `slot`, between header and tag;
+    /// `None` if it is too small for the smallest payload.
     fn payload<'a>(&self, slot: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let end = slot.len().checked_sub(TAG_LEN)?;
         let payload = slot.get_mut(self.at.payload_at..end)?;
         (payload.len().saturating_add(self.number_len) >= MIN_PAYLOAD).then_some(payload)
     }
 
-    /// Bytes of the whole packet with a payload of `payload` bytes.
+    /// Returns the size of the packet with a payload of `payload` bytes.
     fn size(&self, payload: usize) -> usize {
         payload
             .saturating_add(self.at.payload_at)
             .saturating_add(TAG_LEN)
     }
 
-    /// Records a frame that asks for an acknowledgement.
+    /// Records an ack-eliciting frame.
     pub(crate) fn push(&mut self, frame: SentFrame) {
         self.ack_eliciting = true;
         self.content.push(frame);
     }
 }
 
-/// Writes packets: what of the connection that takes.
+/// Writes packets; borrows the parts of a connection that this needs.
 pub(crate) struct PacketWriter<'a> {
     pub(super) now: Instant,
     pub(super) role: Role,
     pub(super) config: &'a Config,
     pub(super) rng: &'a mut Rng,
-    pub(super) life: &'a Lifecycle,
+    pub(super) lifecycle: &'a Lifecycle,
     pub(super) tls: &'a Tls,
     pub(super) keys: &'a mut Keyring,
     pub(super) network: &'a mut Network,
     pub(super) frames: &'a mut FrameOwners,
-    pub(super) skips: &'a mut SkippedNumbers,
+    pub(super) skipped_numbers: &'a mut SkippedNumbers,
     pub(super) timers: &'a mut Timers,
     pub(super) reports: &'a mut Reports,
-    /// Why a packet could not be written. Nothing more is, and the connection has to end.
+    /// Why a packet could not be written. Nothing more is written then, and the connection
+    /// must be closed.
     pub(super) failed: Option<TransportError>,
 }
 
 impl PacketWriter<'_> {
-    /// Fills `slot` with one datagram for path `id`; answers its length, 0 if
-    /// nothing was due.
+    /// Fills `slot` with a datagram for path `id`. Returns its length; 0 if nothing was
+    /// due.
     pub(crate) fn write_datagram(
         &mut self,
         id: PathId,
         slot: &mut [u8],
-        permit: &mut Permit,
-        shape: Shape,
+        permit: &mut SendPermit,
+        purpose: DatagramPurpose,
     ) -> usize {
         if self.frames.remote_cids.cid(id).is_none() {
-            // The peer retired it and has not sent another yet.
+            // The peer retired the connection ID and has not issued another yet.
             return 0;
         }
         if self.failed.is_some() {
-            // The datagram before could not be written.
+            // An earlier datagram could not be written.
             return 0;
         }
         let room = slot.len();
@@ -156,21 +157,22 @@ impl PacketWriter<'_> {
         let mut spaces = SPACES.iter();
         while let Some(&space) = spaces.next() {
             let len = room.saturating_sub(rest.len());
-            // A datagram that must be larger gets another packet, be it empty.
+            // A datagram that must be larger gets another packet, even an empty one.
             let owed = expand > len && len > 0;
             let least = if len == 0 {
                 MIN_PACKET
             } else {
                 MIN_PACKET_ROOM
             };
-            if rest.len() < least || !(owed || self.wants(space, id, *permit, shape)) {
+            if rest.len() < least || !(owed || self.has_something_for(space, id, *permit, purpose))
+            {
                 continue;
             }
             let Some(kind) = self.keys.sending_kind(space) else {
                 continue;
             };
-            // The longest headers do not fit into what little credit or room there
-            // may be (RFC 9000 §8.1).
+            // The longest headers do not fit if there is little credit or room (RFC 9000
+            // §8.1).
             let Some(mut draft) = self.start_packet(kind, space, id, rest) else {
                 continue;
             };
@@ -178,7 +180,7 @@ impl PacketWriter<'_> {
                 continue;
             };
             let mut body = Writer::new(payload);
-            self.fill(&mut draft, &mut body, *permit, shape);
+            self.fill(&mut draft, &mut body, *permit, purpose);
             if body.overflowed() {
                 self.failed = Some(overflow());
                 break;
@@ -198,13 +200,13 @@ impl PacketWriter<'_> {
             let more = spaces
                 .as_slice()
                 .iter()
-                .any(|&later| self.wants(later, id, *permit, shape));
-            let target = if shape == Shape::MtuProbe {
+                .any(|&later| self.has_something_for(later, id, *permit, purpose));
+            let target = if purpose == DatagramPurpose::MtuProbe {
                 room
             } else if more && left >= MIN_PACKET_ROOM {
                 0
-            } else if shape == Shape::Linked
-                && left <= LINK_PADDING
+            } else if purpose == DatagramPurpose::OrdinaryNotLast
+                && left <= MAX_FILL_PADDING
                 && self.has_more_data(kind, *permit, used)
             {
                 room
@@ -212,7 +214,7 @@ impl PacketWriter<'_> {
                 expand
             };
             let padding = target.saturating_sub(used);
-            match self.finish_packet(draft, rest, filled, padding, shape) {
+            match self.finish_packet(draft, rest, filled, padding, purpose) {
                 Ok(size) => {
                     permit.spend(size);
                     rest = core::mem::take(&mut rest)
@@ -232,15 +234,21 @@ impl PacketWriter<'_> {
         len
     }
 
-    /// Whether `space` has something that may leave now.
-    fn wants(&self, space: Space, id: PathId, permit: Permit, shape: Shape) -> bool {
+    /// Returns whether `space` has something that may be sent now.
+    fn has_something_for(
+        &self,
+        space: Space,
+        id: PathId,
+        permit: SendPermit,
+        purpose: DatagramPurpose,
+    ) -> bool {
         let Some(kind) = self.keys.sending_kind(space) else {
             return false;
         };
-        match shape {
-            Shape::Train | Shape::Linked => {}
-            Shape::PathFrames | Shape::MtuProbe => return space == Space::Data,
-            Shape::Close => return self.life.closes_in(kind),
+        match purpose {
+            DatagramPurpose::Ordinary | DatagramPurpose::OrdinaryNotLast => {}
+            DatagramPurpose::PathFrames | DatagramPurpose::MtuProbe => return space == Space::Data,
+            DatagramPurpose::Close => return self.lifecycle.sends_close_in(kind),
         }
         let early = kind == PacketKind::ZeroRtt;
         let Some(state) = self.frames.spaces.get(space) else {
@@ -258,13 +266,13 @@ impl PacketWriter<'_> {
         permit.is_open()
             && (state.ping
                 || (!early && state.crypto.next_to_send().is_some())
-                || (space == Space::Data && self.frames.want_data()))
+                || (space == Space::Data && self.frames.has_pending_data()))
     }
 
-    /// Whether data is left for the datagram after one of `used` bytes.
-    fn has_more_data(&self, kind: PacketKind, permit: Permit, used: usize) -> bool {
-        let allowed = matches!(permit, Permit::Bytes(bytes) if bytes > used as u64);
-        kind == PacketKind::OneRtt && allowed && self.frames.want_data()
+    /// Returns whether there is data for another datagram after one of `used` bytes.
+    fn has_more_data(&self, kind: PacketKind, permit: SendPermit, used: usize) -> bool {
+        let allowed = matches!(permit, SendPermit::Bytes(bytes) if bytes > used as u64);
+        kind == PacketKind::OneRtt && allowed && self.frames.has_pending_data()
     }
 
     fn start_packet(
@@ -273,13 +281,13 @@ impl PacketWriter<'_> {
         space: Space,
         id: PathId,
         slot: &mut [u8],
-    ) -> Option<Draft> {
+    ) -> Option<PacketDraft> {
         let number = self.network.recovery.next_number(space);
         let truncated = TruncatedNumber::new(number, self.network.recovery.largest_acked(space));
         self.write_header(kind, space, id, number, truncated, slot)
     }
 
-    /// `None` if the header does not fit.
+    /// Writes the header of a packet. Returns `None` if it does not fit.
     pub(super) fn write_header(
         &mut self,
         kind: PacketKind,
@@ -288,7 +296,7 @@ impl PacketWriter<'_> {
         number: u64,
         truncated: TruncatedNumber,
         slot: &mut [u8],
-    ) -> Option<Draft> {
+    ) -> Option<PacketDraft> {
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.coin());
         let dcid = self
             .frames
@@ -323,29 +331,29 @@ impl PacketWriter<'_> {
             }
             .encode(&mut writer)?,
         };
-        Some(Draft {
+        Some(PacketDraft {
             kind,
             space,
             path: id,
             number,
             number_len: truncated.size(),
             at,
-            content: Content::new(),
+            content: SentFrames::new(),
             ack_eliciting: false,
             expand: false,
         })
     }
 
-    /// Pads, patches the length, seals, and enters the packet in the ledger.
-    /// Answers its size.
+    /// Pads the packet, writes its length, seals it, and enters it in the ledger. Returns
+    /// its size.
     #[inline]
     pub(super) fn finish_packet(
         &mut self,
-        draft: Draft,
+        draft: PacketDraft,
         slot: &mut [u8],
         filled: usize,
         padding: usize,
-        shape: Shape,
+        purpose: DatagramPurpose,
     ) -> Result<usize, TransportError> {
         // The header-protection sample starts four bytes after the number's
         // start, so number and payload make four at least (RFC 9001 §5.4.2).
@@ -361,7 +369,7 @@ impl PacketWriter<'_> {
             return Err(overflow());
         }
         // PADDING alone also counts in flight (RFC 9002 §2).
-        let in_flight = draft.ack_eliciting || (padding > 0 && shape != Shape::Close);
+        let in_flight = draft.ack_eliciting || (padding > 0 && purpose != DatagramPurpose::Close);
         // Sealing would hide the frames.
         let ecn = self
             .network
@@ -374,7 +382,7 @@ impl PacketWriter<'_> {
             size: size as u16,
             ack_eliciting: draft.ack_eliciting,
             in_flight,
-            mtu_probe: shape == Shape::MtuProbe,
+            mtu_probe: purpose == DatagramPurpose::MtuProbe,
             ecn,
             payload: packet
                 .get(draft.at.payload_at..)
@@ -384,11 +392,17 @@ impl PacketWriter<'_> {
         let (header_len, number_len) = (draft.at.payload_at, draft.number_len);
         self.keys
             .seal(draft.kind, draft.number, packet, header_len, number_len)?;
-        self.on_packet_sent(draft, size, in_flight, shape);
+        self.on_packet_sent(draft, size, in_flight, purpose);
         Ok(size)
     }
 
-    fn on_packet_sent(&mut self, draft: Draft, size: usize, in_flight: bool, shape: Shape) {
+    fn on_packet_sent(
+        &mut self,
+        draft: PacketDraft,
+        size: usize,
+        in_flight: bool,
+        purpose: DatagramPurpose,
+    ) {
         let now = self.now;
         let pto = self.network.pto_of(draft.path);
         let mut ect = false;
@@ -418,12 +432,12 @@ impl PacketWriter<'_> {
                 size: size as u16,
                 ack_eliciting: draft.ack_eliciting,
                 in_flight,
-                mtu_probe: shape == Shape::MtuProbe,
+                mtu_probe: purpose == DatagramPurpose::MtuProbe,
                 ect,
             },
             draft.content,
         );
-        self.skip_a_number(draft.space);
+        self.maybe_skip_number(draft.space);
         if draft.kind == PacketKind::Handshake && self.role == Role::Client {
             // RFC 9001 §4.9.1: the client's first Handshake packet ends Initial.
             let (keys, frames) = (&mut *self.keys, &mut *self.frames);
@@ -432,14 +446,14 @@ impl PacketWriter<'_> {
         }
     }
 
-    /// Leaves a packet number out now and then, so that a peer that
-    /// acknowledges what it has not received is caught (RFC 9000 §21.4).
-    fn skip_a_number(&mut self, space: Space) {
+    /// Skips a packet number now and then, to detect a peer that acknowledges packets that
+    /// it has not received (RFC 9000 §21.4).
+    fn maybe_skip_number(&mut self, space: Space) {
         if space != Space::Data {
             return;
         }
         let next = self.network.recovery.next_number(space);
-        if self.skips.leaves_out(next, self.rng) {
+        if self.skipped_numbers.should_skip(next, self.rng) {
             self.network.recovery.skip_number(space);
         }
     }
@@ -453,7 +467,7 @@ impl PacketWriter<'_> {
     }
 }
 
-/// The room was reckoned wrong; the packet is not sent.
+/// Returns the error for a miscalculated size. The packet is not sent.
 #[cold]
 fn overflow() -> TransportError {
     TransportError::new(

@@ -1,4 +1,5 @@
-//! The transport parameters that we send (RFC 9000 §18.2), and what the peer's mean.
+//! The transport parameters that are sent (RFC 9000 §18.2), and the stream limits from the
+//! peer's.
 
 use super::Config;
 use crate::Role;
@@ -6,7 +7,7 @@ use crate::cid::ConnectionId;
 use crate::stream::PeerLimits;
 use crate::wire::TransportParameters;
 
-/// Shortest delay a peer may ask of our acknowledgements, in microseconds
+/// Shortest delay of acknowledgements that a peer may request, in microseconds
 /// (`min_ack_delay`, draft-ietf-quic-ack-frequency §3).
 pub(super) const MIN_ACK_DELAY_US: u64 = 1_000;
 
@@ -36,7 +37,7 @@ pub(super) fn local_parameters(
     }
 }
 
-/// Our `max_datagram_frame_size` (RFC 9221 §3).
+/// Returns our `max_datagram_frame_size` (RFC 9221 §3).
 pub(super) fn datagram_frame_size(config: &Config) -> u64 {
     if config.datagram_buffer == 0 {
         0
@@ -45,7 +46,7 @@ pub(super) fn datagram_frame_size(config: &Config) -> u64 {
     }
 }
 
-/// What the peer's parameters allow our streams.
+/// Returns the stream limits in the peer's parameters.
 pub(super) fn limits_of(peer: &TransportParameters) -> PeerLimits {
     PeerLimits {
         max_data: peer.initial_max_data,

@@ -1,13 +1,13 @@
-//! The way in: datagram, coalesced packets, header, payload.
+//! The receive path: datagram, coalesced packets, headers, frames.
 
 use clearway_recovery::Space;
 
 use super::Connection;
-use super::arrival::{Arrival, Packet, Received};
+use super::arrival::{Arrival, AuthenticatedPacket, RecvMeta};
 use super::keyring::{KeyUpdate, OpenedPacket, space_of};
-use super::life::{ConnectionError, Life};
-use super::reports::Dropped;
-use super::work::Price;
+use super::reports::DroppedPacket;
+use super::state::{ConnectionError, LifecycleState};
+use super::work::FrameCost;
 use crate::Instant;
 use crate::ack::ReceivedPacket;
 use crate::count::Count;
@@ -18,41 +18,43 @@ use crate::wire::header::HeaderKind;
 use crate::wire::reset::candidate;
 use crate::wire::{Frame, Frames, MIN_MTU, PacketKind, PartialHeader, RangeSet, frame};
 
-enum Failure {
-    Dropped(Dropped),
+enum PacketError {
+    Dropped(DroppedPacket),
     Fatal(TransportError),
 }
 
-impl From<TransportError> for Failure {
+impl From<TransportError> for PacketError {
     fn from(error: TransportError) -> Self {
         Self::Fatal(error)
     }
 }
 
 impl Connection {
-    /// Takes in one UDP datagram, decrypting it in place.
-    pub fn receive(&mut self, now: Instant, from: Received, datagram: &mut [u8]) {
+    /// Processes a received UDP datagram. Decrypts it in place.
+    pub fn receive(&mut self, now: Instant, from: RecvMeta, datagram: &mut [u8]) {
         self.begin_trace(now);
         self.reports.counters.datagrams_received.count_one();
         self.reports
             .counters
             .bytes_received
             .count(datagram.len() as u64);
-        match self.life.state {
-            Life::Open => {}
-            Life::Closing(_) => return self.life.on_datagram_while_closing(),
-            Life::Draining { .. } | Life::Drained => return,
+        match self.lifecycle.state {
+            LifecycleState::Open => {}
+            LifecycleState::Closing(_) => return self.lifecycle.on_datagram_while_closing(),
+            LifecycleState::Draining { .. } | LifecycleState::Drained => return,
         }
         let progress = self.progress();
         if self
             .network
-            .is_unwelcome(&from, progress, self.config.allow_migration)
+            .is_unexpected_source(&from, progress, self.config.allow_migration)
         {
-            return self.reports.dropped(now, (None, DropReason::Unexpected));
+            return self
+                .reports
+                .packet_dropped(now, (None, DropReason::Unexpected));
         }
-        self.network.credit(now, progress, &from, datagram.len());
-        // Opening a packet may overwrite the bytes that a stateless reset would
-        // have its token in.
+        self.network
+            .credit_received(now, progress, &from, datagram.len());
+        // Opening a packet may overwrite the bytes where a stateless reset has its token.
         let token = candidate(datagram);
         let mut authenticated = false;
         if let Err(error) =
@@ -61,15 +63,15 @@ impl Connection {
             self.fail(now, error);
             return;
         }
-        if let Err(error) = self.retry_undecryptable(now) {
+        if let Err(error) = self.process_undecryptable(now) {
             self.fail(now, error);
             return;
         }
-        self.end_early_spaces();
+        self.discard_early_spaces();
         if self.frames.streams.take_progress() {
             self.last_activity = now;
         }
-        // Whatever the first byte looks like (RFC 9000 §10.3).
+        // RFC 9000 §10.3: whatever the first byte looks like.
         if !authenticated && token.is_some_and(|token| self.frames.remote_cids.is_reset(&token.0)) {
             self.on_peer_close(now, ConnectionError::StatelessReset);
         }
@@ -89,7 +91,8 @@ impl Connection {
             let header = match PartialHeader::parse(rest, self.generator.cid_len()) {
                 Ok(header) => header,
                 Err(error) => {
-                    self.reports.dropped(now, (None, DropReason::Malformed));
+                    self.reports
+                        .packet_dropped(now, (None, DropReason::Malformed));
                     let Some((_, tail)) = error
                         .packet_len()
                         .and_then(|skip| rest.split_at_mut_checked(skip))
@@ -107,15 +110,15 @@ impl Connection {
             // RFC 9000 §12.2: coalesced packets are all for one connection.
             if *first_dcid.get_or_insert(dcid) != dcid {
                 self.reports
-                    .dropped(now, (header.kind.packet(), DropReason::Unexpected));
+                    .packet_dropped(now, (header.kind.packet(), DropReason::Unexpected));
                 break;
             }
             match self.receive_packet(now, arrival, datagram_len, &header, packet) {
                 Ok(()) => *authenticated = true,
-                Err(Failure::Dropped(dropped)) => self.reports.dropped(now, dropped),
-                Err(Failure::Fatal(error)) => return Err(error),
+                Err(PacketError::Dropped(dropped)) => self.reports.packet_dropped(now, dropped),
+                Err(PacketError::Fatal(error)) => return Err(error),
             }
-            if !self.life.is_open() {
+            if !self.lifecycle.is_open() {
                 break;
             }
             rest = tail;
@@ -123,14 +126,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Opens the kept packets whose keys the datagram has brought: a server's
-    /// Handshake flight after its ServerHello, 0-RTT after the ClientHello.
-    fn retry_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
-        // Opening one may bring the keys of others.
-        while self.life.is_open()
+    /// Processes kept packets whose keys are now available: a server's Handshake flight
+    /// after its ServerHello, 0-RTT after the ClientHello.
+    fn process_undecryptable(&mut self, now: Instant) -> Result<(), TransportError> {
+        // One packet may provide the keys of others.
+        while self.lifecycle.is_open()
             && let Some(mut kept) = self
                 .undecryptable
-                .next_openable(&self.keys, self.life.handshake)
+                .next_openable(&self.keys, self.lifecycle.handshake)
         {
             self.receive_packets(now, kept.arrival, &mut kept.packet, &mut false)?;
         }
@@ -144,7 +147,7 @@ impl Connection {
         datagram_len: usize,
         header: &PartialHeader,
         packet: &mut [u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), PacketError> {
         let kind = match header.kind {
             HeaderKind::Initial { .. } => PacketKind::Initial,
             HeaderKind::ZeroRtt => PacketKind::ZeroRtt,
@@ -152,35 +155,35 @@ impl Connection {
             HeaderKind::Short { .. } => PacketKind::OneRtt,
             HeaderKind::Retry { token, .. } => {
                 let Some(scid) = header.scid.cid(packet) else {
-                    return Err(Failure::Dropped((None, DropReason::Malformed)));
+                    return Err(PacketError::Dropped((None, DropReason::Malformed)));
                 };
                 return self
                     .on_retry(now, packet, scid, token.of(packet))
-                    .map_err(|reason| Failure::Dropped((None, reason)));
+                    .map_err(|reason| PacketError::Dropped((None, reason)));
             }
             HeaderKind::VersionNegotiation { versions } => {
                 return self
                     .on_version_negotiation(now, header, packet, versions.of(packet))
-                    .map_err(|reason| Failure::Dropped((None, reason)));
+                    .map_err(|reason| PacketError::Dropped((None, reason)));
             }
             HeaderKind::UnsupportedVersion => {
-                return Err(Failure::Dropped((None, DropReason::Unexpected)));
+                return Err(PacketError::Dropped((None, DropReason::Unexpected)));
             }
         };
-        let dropped = |reason| Failure::Dropped((Some(kind), reason));
+        let dropped = |reason| PacketError::Dropped((Some(kind), reason));
         if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
-            // RFC 9000 §14.1, not only for the first: each buys three times
-            // its size in answers.
+            // RFC 9000 §14.1, and not only for the first: each permits answers of three
+            // times its size.
             return Err(dropped(DropReason::Malformed));
         }
         if !header.fixed_bit && !self.config.grease {
-            // RFC 9000 §17.2: the fixed bit is set, unless we offered RFC 9287.
+            // RFC 9000 §17.2: the fixed bit is set, unless this end offered RFC 9287.
             return Err(dropped(DropReason::Malformed));
         }
         if kind != PacketKind::OneRtt && !self.tls.is_from_peer(header.scid.cid(packet)) {
             return Err(dropped(DropReason::Unexpected));
         }
-        if !self.keys.can_open(kind, self.life.handshake) {
+        if !self.keys.can_open(kind, self.lifecycle.handshake) {
             let kept = &mut self.undecryptable;
             return Err(dropped(kept.keep(arrival, kind, packet, &self.keys)));
         }
@@ -209,9 +212,9 @@ impl Connection {
         self.on_authenticated(now, kind, header, packet);
         self.receiving_cid = header.dcid.cid(packet).unwrap_or(self.receiving_cid);
         let payload = packet.get(payload).unwrap_or_default();
-        self.process(
+        self.process_frames(
             now,
-            &Packet {
+            &AuthenticatedPacket {
                 kind,
                 number,
                 generation,
@@ -224,7 +227,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Removes protection; `None` = not authentic.
+    /// Removes the protection of a packet. Returns `None` if it is not authentic.
     fn unprotect(
         &mut self,
         now: Instant,
@@ -240,18 +243,18 @@ impl Connection {
             ..
         }) = &opened
         {
-            // RFC 9001 §6.5: old keys for packets still on their way.
+            // RFC 9001 §6.5: keep the old keys for packets still in flight.
             let late = self.network.pto().saturating_mul(3);
             self.keys.retain_previous_until(now + late);
             match update {
-                KeyUpdate::Initiated => self.reports.key_phase(now, true),
+                KeyUpdate::Initiated => self.reports.key_updated(now, true),
                 KeyUpdate::Answered => {}
             }
         }
         Ok(opened)
     }
 
-    /// What an authenticated packet proves, whatever it carries.
+    /// Handles what an authentic packet shows, whatever its frames.
     fn on_authenticated(
         &mut self,
         now: Instant,
@@ -261,18 +264,17 @@ impl Connection {
     ) {
         self.reports.counters.packets_received.count_one();
         self.timers.on_packet_received(now);
-        self.listen(now);
+        self.restart_silence_timer(now);
         match kind {
             PacketKind::Initial if self.is_client() => {
                 if let Some(scid) = header.scid.cid(packet) {
-                    self.guess_round_trip(now);
+                    self.bound_initial_rtt(now);
                     self.on_server_cid(scid);
                 }
             }
             PacketKind::Handshake if !self.is_client() => {
-                // The client has our Handshake keys, so it received at the
-                // address it claims (RFC 9000 §8.1), and Initial is over
-                // (RFC 9001 §4.9.1).
+                // The client has the Handshake keys, so it receives at its address (RFC
+                // 9000 §8.1), and the Initial keys are no longer needed (RFC 9001 §4.9.1).
                 self.network.paths.on_address_validated();
                 self.discard_keys(now, Space::Initial);
             }
@@ -283,8 +285,12 @@ impl Connection {
         }
     }
 
-    /// Frames, then acknowledgement state, then migration.
-    fn process(&mut self, now: Instant, packet: &Packet<'_>) -> Result<(), TransportError> {
+    /// Processes a packet: its frames, then its acknowledgement, then migration.
+    fn process_frames(
+        &mut self,
+        now: Instant,
+        packet: &AuthenticatedPacket<'_>,
+    ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
         frame::check_not_empty(packet.payload)?;
         let mut ack_eliciting = false;
@@ -297,11 +303,11 @@ impl Connection {
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
             acks = acks.saturating_add(u32::from(matches!(frame, Frame::Ack(_))));
-            let units = Price::of(&frame).in_advance(acks <= 1);
+            let units = FrameCost::of(&frame).upfront(acks <= 1);
             self.charge(now, units)
                 .and_then(|()| self.on_frame(now, packet, &frame))
                 .map_err(|error| error.in_frame(kind))?;
-            if !self.life.is_open() {
+            if !self.lifecycle.is_open() {
                 return Ok(());
             }
         }
@@ -325,7 +331,7 @@ impl Connection {
     }
 }
 
-/// The lowest number from `from` on that is not in `received`.
+/// Returns the lowest number from `from` on that is not in `received`.
 fn first_missing(received: &RangeSet, from: u64) -> u64 {
     received
         .iter()

@@ -1,5 +1,5 @@
-//! What others hear of a connection: the application, the endpoint, the observer, and
-//! whoever reads its counters.
+//! What a connection reports: events for the application and the endpoint, counters, and
+//! traces.
 
 use std::collections::VecDeque;
 
@@ -11,38 +11,38 @@ use crate::count::Count;
 use crate::event::{ConnectionState, DropReason, TraceEvent};
 use crate::wire::PacketKind;
 
-/// Why a packet was not processed without that being anybody's error.
-pub(crate) type Dropped = (Option<PacketKind>, DropReason);
+/// A dropped packet: its type, if known, and the reason. Not an error of the connection.
+pub(crate) type DroppedPacket = (Option<PacketKind>, DropReason);
 
-/// What others hear.
+/// What a connection reports.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    /// For the application, until it polls.
+    /// Events for the application.
     pub(super) events: VecDeque<Event>,
-    /// For the endpoint, until it polls.
+    /// Events for the endpoint.
     pub(super) endpoint_events: VecDeque<EndpointEvent>,
     pub(super) counters: Counters,
     pub(super) trace: Trace,
 }
 
 impl Reports {
-    /// Tells the observer an event, which is built only if there is one.
+    /// Passes an event to the observer. The event is built only if there is one.
     #[inline]
     pub(super) fn trace<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
-        self.trace.tell(now, event);
+        self.trace.emit(now, event);
     }
 
-    pub(super) fn state(&mut self, now: Instant, state: ConnectionState) {
+    pub(super) fn state_changed(&mut self, now: Instant, state: ConnectionState) {
         self.trace(now, || TraceEvent::StateChanged(state));
     }
 
-    pub(super) fn dropped(&mut self, now: Instant, (kind, reason): Dropped) {
+    pub(super) fn packet_dropped(&mut self, now: Instant, (kind, reason): DroppedPacket) {
         self.counters.packets_dropped.count_one();
         self.trace(now, || TraceEvent::PacketDropped { kind, reason });
     }
 
-    /// A key phase begins, the peer's doing if `remote`.
-    pub(super) fn key_phase(&mut self, now: Instant, remote: bool) {
+    /// Records a key update, initiated by the peer if `remote`.
+    pub(super) fn key_updated(&mut self, now: Instant, remote: bool) {
         self.counters.key_updates.count_one();
         self.counters.peer_key_updates.count(u64::from(remote));
         let phase = self.counters.key_updates;

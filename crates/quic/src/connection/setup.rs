@@ -1,4 +1,4 @@
-//! How a connection begins, at either end.
+//! How a client's and a server's connection is created.
 
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +14,10 @@ use super::network::Network;
 use super::owners::FrameOwners;
 use super::parameters::{MIN_ACK_DELAY_US, datagram_frame_size, local_parameters};
 use super::reports::Reports;
-use super::skips::SkippedNumbers;
+use super::skipped_numbers::SkippedNumbers;
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
-use super::tls::{Memory, Tls};
+use super::tls::{Tls, TokenStore};
 use super::work::WorkBudget;
 use super::{Config, Connection};
 use crate::ack::AckPolicy;
@@ -26,59 +26,59 @@ use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
-use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits, WhenFull};
+use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits};
 use crate::error::{Code, TransportError};
-use crate::path::Addresses;
 use crate::path::mtu::MtuDiscovery;
-use crate::path::paths::{MAX_PATHS, PathDefaults, Paths};
+use crate::path::paths::{MAX_PATHS, Paths};
+use crate::path::{Addresses, PathDefaults};
 use crate::rng::Rng;
 use crate::stream::Streams;
 use crate::wire::TransportParameters;
 use crate::wire::transport_parameters::PreferredAddress;
 use crate::{Instant, Role};
 
-/// Connection IDs we keep issued, if the peer takes as many: one in use, one for
-/// each path that may be probed at once. More would only fill both ends' tables.
+/// Connection IDs kept issued, if the peer accepts as many: one in use, and one for each
+/// path that may be probed at once. More would only fill both ends' tables.
 const ISSUED_CIDS: usize = MAX_PATHS;
 
-/// Bytes of the client's first Destination Connection ID, random; at least
-/// eight (RFC 9000 §7.2).
+/// Length of the client's random first Destination Connection ID; at least eight bytes (RFC
+/// 9000 §7.2).
 const INITIAL_DCID_LEN: usize = 8;
 
-/// What a client connection begins with.
-pub struct Connect {
+/// The options of a client's connection.
+pub struct ConnectOptions {
     /// The server's address.
     pub remote: SocketAddr,
-    /// The local address, where known.
+    /// The local address, if known.
     pub local_ip: Option<IpAddr>,
-    /// The name the certificate has to be for.
+    /// The name that the server's certificate must be valid for.
     pub server_name: ServerName<'static>,
     /// TLS settings, from [`ClientCrypto`](crate::crypto::ClientCrypto).
     pub crypto: Arc<rustls::ClientConfig>,
-    /// Where NEW_TOKEN tokens are kept between connections.
+    /// Where NEW_TOKEN tokens are stored between connections; `None` = not at all.
     pub sessions: Option<Arc<ClientSessions>>,
 }
 
-/// What a server connection begins with: what its first datagram said.
-pub struct Accept {
+/// The options of a server's connection, from the client's first datagram.
+pub(crate) struct AcceptOptions {
     /// The client's address.
     pub remote: SocketAddr,
-    /// The local address the datagram came to, where known.
+    /// The local address that the datagram was sent to, if known.
     pub local_ip: Option<IpAddr>,
     /// Destination Connection ID of the client's first Initial.
     pub original_dcid: ConnectionId,
-    /// The keys that this Initial opened with; they rest on its Destination
-    /// Connection ID.
+    /// The keys that opened this Initial; they are derived from its Destination Connection
+    /// ID.
     pub initial_keys: Box<Keys>,
-    /// Source Connection ID of a Retry that led here.
+    /// Source Connection ID of the Retry that this attempt answers, if it does.
     pub retry_scid: Option<ConnectionId>,
     /// The client's Source Connection ID.
     pub scid: ConnectionId,
-    /// A token proved the client's address.
+    /// Whether a token validated the client's address.
     pub validated: bool,
-    /// A NEW_TOKEN token for the client.
+    /// The token to send to the client in NEW_TOKEN.
     pub new_token: Option<Vec<u8>>,
-    /// An address the client should move to (RFC 9000 §9.6).
+    /// The preferred address that the client should move to (RFC 9000 §9.6).
     pub preferred_address: Option<(
         Option<std::net::SocketAddrV4>,
         Option<std::net::SocketAddrV6>,
@@ -87,8 +87,8 @@ pub struct Accept {
     pub crypto: Arc<rustls::ServerConfig>,
 }
 
-/// What both roles have in common.
-pub(crate) struct Common {
+/// The options of either role.
+pub(crate) struct CommonOptions {
     pub(crate) now: Instant,
     pub(crate) config: Arc<Config>,
     pub(crate) rng: Rng,
@@ -97,7 +97,10 @@ pub(crate) struct Common {
 }
 
 impl Connection {
-    pub(crate) fn connect(mut common: Common, connect: Connect) -> Result<Self, TransportError> {
+    pub(crate) fn connect(
+        mut common: CommonOptions,
+        connect: ConnectOptions,
+    ) -> Result<Self, TransportError> {
         let dcid = ConnectionId::new(&common.rng.array::<INITIAL_DCID_LEN>());
         let dcid = dcid.ok_or_else(|| {
             TransportError::new(Code::INTERNAL_ERROR, "connection ID of more than 20 bytes")
@@ -115,7 +118,7 @@ impl Connection {
         let mut this = Self::new(common, Role::Client, tls, remote, local_ip, dcid, true);
         this.keys.initial = Some(Box::new(initial_keys(&dcid, Role::Client)));
         if let Some(sessions) = connect.sessions {
-            this.tls.remember_with(Memory {
+            this.tls.use_token_store(TokenStore {
                 sessions,
                 server: connect.server_name,
             });
@@ -126,7 +129,10 @@ impl Connection {
         Ok(this)
     }
 
-    pub(crate) fn accept_from(mut common: Common, accept: Accept) -> Result<Self, TransportError> {
+    pub(crate) fn accept_from(
+        mut common: CommonOptions,
+        accept: AcceptOptions,
+    ) -> Result<Self, TransportError> {
         let scid = common.generator.generate(&mut common.rng);
         let mut local = local_parameters(&common.config, Role::Server, scid);
         local.original_destination_connection_id = Some(accept.original_dcid);
@@ -167,7 +173,7 @@ impl Connection {
     }
 
     fn new(
-        common: Common,
+        common: CommonOptions,
         role: Role,
         tls: Tls,
         remote: SocketAddr,
@@ -175,7 +181,7 @@ impl Connection {
         dcid: ConnectionId,
         validated: bool,
     ) -> Self {
-        let Common {
+        let CommonOptions {
             now,
             config,
             mut rng,
@@ -211,7 +217,7 @@ impl Connection {
         };
         let mut this = Self {
             role,
-            life: Lifecycle::new(),
+            lifecycle: Lifecycle::new(),
             keys: Keyring::new(role),
             network: Network::new(paths, recovery),
             frames: FrameOwners {
@@ -224,13 +230,13 @@ impl Connection {
                 )),
                 streams: Streams::new(role, config.streams.clone()),
                 datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
-                datagrams_out: DatagramSender::new(queue, WhenFull::Refuse),
+                datagrams_out: DatagramSender::new(queue),
                 local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
                 remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
                 control: Control::default(),
             },
             outcome: Default::default(),
-            skips: SkippedNumbers::new(),
+            skipped_numbers: SkippedNumbers::new(),
             timers: Timers::new(now, &config),
             reports: Reports::default(),
             undecryptable: Default::default(),
@@ -244,19 +250,18 @@ impl Connection {
             generator,
             reset_key,
         };
-        this.sync_recovery(now);
+        this.update_pto_context(now);
         this
     }
 
-    /// The Initial keys' connection ID that the endpoint routes until the
-    /// handshake is done.
+    /// Returns the connection ID that this end chose for the handshake.
     #[must_use]
     pub fn local_cid(&self) -> ConnectionId {
         self.tls.local_cid
     }
 }
 
-fn encode(parameters: &TransportParameters, common: &mut Common) -> Vec<u8> {
+fn encode(parameters: &TransportParameters, common: &mut CommonOptions) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     let grease = common
         .config

@@ -1,5 +1,5 @@
-//! One packet number space: its CRYPTO stream, what arrived in it, what is due
-//! in it (RFC 9000 §12.3).
+//! A packet number space: its CRYPTO stream, received packets, and what is due in it (RFC
+//! 9000 §12.3).
 
 use clearway_recovery::Space;
 
@@ -8,8 +8,8 @@ use crate::ack::AckPolicy;
 use crate::path::ecn::SpaceEcn;
 use crate::wire::RangeSet;
 
-/// Ranges of received packet numbers kept per space. Older ones are forgotten
-/// (and then count as received), so that gap-makers hold no memory.
+/// Most ranges of received packet numbers kept per space. Older ones are forgotten, and
+/// then count as received, so that a peer cannot use memory by making gaps.
 const MAX_RECEIVED_RANGES: usize = 64;
 
 /// The spaces in the order in which packets are coalesced.
@@ -23,10 +23,9 @@ pub(crate) struct PacketSpace {
     pub(crate) received: RangeSet,
     /// When to acknowledge them.
     pub(crate) ack: AckPolicy,
-    /// Marks sent, and what the peer says of them.
+    /// ECN marks sent, and the peer's counts.
     pub(crate) ecn: SpaceEcn,
-    /// Ack-eliciting packets that must leave whatever window and pacer say
-    /// (RFC 9002 §6.2.4).
+    /// Ack-eliciting packets to send regardless of window and pacer (RFC 9002 §6.2.4).
     pub(crate) probes: u8,
     /// A PING is due.
     pub(crate) ping: bool,
@@ -48,7 +47,7 @@ impl PacketSpace {
     }
 }
 
-/// The three spaces. Those of the handshake take memory only while it runs.
+/// The three spaces. Those of the handshake use memory only while it runs.
 #[derive(Debug)]
 pub(crate) struct PacketSpaces {
     /// Initial and Handshake.
@@ -61,7 +60,8 @@ impl PacketSpaces {
         Self { early: None, data }
     }
 
-    /// A space; those of the handshake begin, or begin anew, when first used.
+    /// Returns a space. Those of the handshake are created when first used, also after they
+    /// were discarded.
     #[inline]
     pub(crate) fn get_mut(&mut self, space: Space) -> &mut PacketSpace {
         match space {
@@ -85,7 +85,7 @@ impl PacketSpaces {
         })
     }
 
-    /// A space, if it exists.
+    /// Returns a space, if it exists.
     #[inline]
     pub(crate) fn get(&self, space: Space) -> Option<&PacketSpace> {
         match space {
@@ -95,20 +95,20 @@ impl PacketSpaces {
         }
     }
 
-    /// Those that exist.
+    /// Returns the spaces that exist.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &PacketSpace> + Clone {
         let early = self.early.iter().flat_map(|early| early.iter());
         early.chain([&self.data])
     }
 
-    /// Those that exist.
+    /// Returns the spaces that exist.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PacketSpace> {
         let early = self.early.iter_mut().flat_map(|early| early.iter_mut());
         early.chain([&mut self.data])
     }
 
-    /// Initial and Handshake keys are gone, and with them what used the spaces.
-    pub(crate) fn end_early(&mut self) {
+    /// Frees the Initial and Handshake spaces, whose keys are discarded.
+    pub(crate) fn discard_early(&mut self) {
         self.early = None;
     }
 }

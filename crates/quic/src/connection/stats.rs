@@ -1,4 +1,4 @@
-//! What a connection counts, and what it shows of itself.
+//! Statistics of a connection and of its paths.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use super::counters::Counters;
 use crate::Instant;
 use crate::path::ecn::EcnState;
 
-/// A connection's figures at one moment. Sizes are bytes, rates bytes per second.
+/// A snapshot of a connection's statistics. Sizes are in bytes, rates in bytes per second.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Counts since the beginning.
+    /// Counters since the connection began.
     pub counters: Counters,
     /// Smoothed RTT of the active path.
     pub smoothed_rtt: Duration,
@@ -23,33 +23,36 @@ pub struct Stats {
     pub min_rtt: Option<Duration>,
     /// Congestion window.
     pub window: u64,
-    /// The smallest window that the controller ever answers with.
+    /// The smallest window that the controller uses.
     pub min_window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// What the pacer lets out.
+    /// Rate at which the pacer releases packets.
     pub pacing_rate: u64,
-    /// Largest UDP payload sent.
+    /// Largest UDP payload that is sent on the active path, probes not counted.
     pub mtu: u16,
     /// Name of the congestion controller.
     pub controller: &'static str,
-    /// Where the controller is.
+    /// The controller's state.
     pub state: State,
-    /// What else it shows.
+    /// Other figures of the controller.
     pub metrics: Metrics,
-    /// How long each reason for not sending held; sums to the connection's life.
+    /// How long each reason for not sending applied; the sum is the connection's age.
     pub limits: Vec<(Limit, Duration)>,
-    /// Bytes of memory the streams hold.
+    /// Bytes of memory that streams use.
     pub stream_memory: usize,
-    /// Times a timer fired with nothing to do.
+    /// DATAGRAM frames' data dropped without being delivered: received while the queue was
+    /// full, or queued here and too large since the path's MTU shrank.
+    pub datagrams_dropped: u64,
+    /// Times that a timer fired with nothing to do.
     pub idle_wakeups: u64,
-    /// What the peer's frames without new data have cost, in the units of
+    /// Cost of the peer's frames that transferred no new data, in the units of
     /// [`Config::unproductive_work`](super::Config::unproductive_work).
     pub unproductive_work: u32,
 }
 
 impl Default for Stats {
-    /// Of a connection of which nothing is known.
+    /// Returns the statistics of an unknown connection: all zero.
     fn default() -> Self {
         Self {
             counters: Counters::default(),
@@ -65,19 +68,20 @@ impl Default for Stats {
             metrics: Metrics::default(),
             limits: Vec::new(),
             stream_memory: 0,
+            datagrams_dropped: 0,
             idle_wakeups: 0,
             unproductive_work: 0,
         }
     }
 }
 
-/// One path's figures at one moment. Sizes are bytes.
+/// A snapshot of a path's statistics. Sizes are in bytes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PathStats {
-    /// The peer's address on it.
+    /// The peer's address on this path.
     pub remote: SocketAddr,
-    /// Whether it is the one that sends.
+    /// Whether this is the active path, which carries the data.
     pub active: bool,
     /// Smoothed RTT.
     pub smoothed_rtt: Duration,
@@ -85,18 +89,19 @@ pub struct PathStats {
     pub min_rtt: Option<Duration>,
     /// Congestion window.
     pub window: u64,
-    /// The smallest window that its controller ever answers with.
+    /// The smallest window that the controller uses.
     pub min_window: u64,
     /// Bytes in flight.
     pub in_flight: u64,
-    /// Whether marks get through, and why not.
+    /// State of ECN validation.
     pub ecn: EcnState,
-    /// How long each reason for not sending held on it; sums to the path's life.
+    /// How long each reason for not sending applied on this path; the sum is the path's
+    /// age.
     pub limits: Vec<(Limit, Duration)>,
 }
 
 impl Connection {
-    /// The figures of every path now, the active one's among them.
+    /// Returns the statistics of every path, including the active one.
     pub fn path_stats(&self, now: Instant) -> impl Iterator<Item = PathStats> {
         let active = self.network.paths.active_id();
         self.network.paths.iter().filter_map(move |path| {
@@ -115,7 +120,7 @@ impl Connection {
         })
     }
 
-    /// The connection's figures now.
+    /// Returns the connection's statistics.
     #[must_use]
     pub fn stats(&self, now: Instant) -> Stats {
         let path = self.network.active_recovery();
@@ -133,6 +138,11 @@ impl Connection {
             metrics: path.controller().metrics(),
             limits: self.network.recovery.limits().breakdown(now).collect(),
             stream_memory: self.frames.streams.memory(),
+            datagrams_dropped: self
+                .frames
+                .datagrams_in
+                .dropped()
+                .saturating_add(self.frames.datagrams_out.dropped()),
             idle_wakeups: self.timers.idle_wakeups,
             unproductive_work: self.work.charged(),
         }

@@ -1,25 +1,27 @@
-//! Everything that waits for a time: one `next_timeout`, one `handle_timeout`.
+//! All timers of a connection: one `next_timeout`, one `handle_timeout`.
 
 use super::Connection;
-use super::life::{ConnectionError, Handshake};
-use super::network::may_speak;
+use super::network::can_send;
 use super::space::SPACES;
+use super::state::{ConnectionError, HandshakeState};
 use crate::count::Count;
 use crate::event::TraceEvent;
 use crate::wire::PacketKind;
 use crate::{Instant, Role};
 
 impl Connection {
-    /// When [`handle_timeout`](Self::handle_timeout) has to be called next;
-    /// `None` = only a datagram or the application can move the connection.
+    /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next; `None` if
+    /// only a datagram or the application can make a difference.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        if !self.life.is_open() {
-            return self.life.state.until();
+        if !self.lifecycle.is_open() {
+            return self.lifecycle.state.until();
         }
-        // Without credit or connection ID an ACK leaves when those arrive.
-        let blocked = self.network.is_amplification_blocked(self.life.handshake);
-        let speaks = !blocked && may_speak(self.network.paths.active(), &self.frames);
+        // Without credit or connection ID, an ACK is sent when these arrive.
+        let blocked = self
+            .network
+            .is_amplification_blocked(self.lifecycle.handshake);
+        let speaks = !blocked && can_send(self.network.paths.active(), &self.frames);
         let acks = SPACES
             .into_iter()
             .filter(|&space| speaks && self.keys.sending_kind(space).is_some())
@@ -31,14 +33,14 @@ impl Connection {
             self.handshake_deadline(),
             self.timers
                 .keep_alive
-                .filter(|_| self.life.handshake != Handshake::Running),
+                .filter(|_| self.lifecycle.handshake != HandshakeState::Running),
             self.timers.pacing,
             self.timers.rest,
             self.timers.silence.next_timeout(),
             zero_rtt,
             self.network
                 .paths
-                .next_timeout(|path| may_speak(path, &self.frames)),
+                .next_timeout(|path| can_send(path, &self.frames)),
             previous,
         ]
         .into_iter()
@@ -47,30 +49,30 @@ impl Connection {
         .min()
     }
 
-    /// Does what is due at `now`. Harmless when nothing is.
+    /// Handles the timers that are due at `now`. Harmless if none is.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.begin_trace(now);
-        if let Some(until) = self.life.state.until() {
+        if let Some(until) = self.lifecycle.state.until() {
             if now >= until {
-                self.life.on_drained(now, &mut self.reports);
+                self.lifecycle.on_drained(now, &mut self.reports);
             }
             return;
         }
-        if !self.life.is_open() {
+        if !self.lifecycle.is_open() {
             return;
         }
         if self.handshake_deadline().is_some_and(|at| now >= at) {
             return self.expire_handshake(now);
         }
         let mut did = self.on_idle_timeout(now);
-        if !self.life.is_open() {
+        if !self.lifecycle.is_open() {
             return;
         }
         did |= self.on_recovery_timeout(now);
         did |= self.on_keep_alive(now);
         did |= self.on_path_timeouts(now);
         did |= self.on_rest_timeout(now);
-        did |= self.on_silence(now);
+        did |= self.on_silence_timeout(now);
         if self.timers.pacing.is_some_and(|at| now >= at) {
             self.timers.pacing = None;
             did = true;
@@ -96,10 +98,10 @@ impl Connection {
         let Some(at) = self.timers.idle.filter(|&at| now >= at) else {
             return false;
         };
-        if self.timers.put_idle_off(now, at, self.network.pto()) {
+        if self.timers.extend_idle(now, at, self.network.pto()) {
             return true;
         }
-        // Silent: the peer has given up too, or will.
+        // Without CONNECTION_CLOSE: the peer has given up too, or will.
         self.end_silently(now, ConnectionError::IdleTimeout);
         true
     }
@@ -127,24 +129,24 @@ impl Connection {
         due
     }
 
-    /// A packet arrived: a client that waits for answers listens again.
+    /// Restarts the silence timer after a packet arrived.
     #[inline]
-    pub(super) fn listen(&mut self, now: Instant) {
-        let listens = self.is_client()
-            && self.life.handshake == Handshake::Confirmed
+    pub(super) fn restart_silence_timer(&mut self, now: Instant) {
+        let waits = self.is_client()
+            && self.lifecycle.handshake == HandshakeState::Confirmed
             && self.frames.streams.has_own_requests();
         let silence = &mut self.timers.silence;
-        silence.begin(now, listens, || self.network.pto());
+        silence.restart(now, waits, || self.network.pto());
     }
 
-    /// Asks into the silence if it is time to; true if it was time.
-    fn on_silence(&mut self, now: Instant) -> bool {
-        if !self.timers.silence.is_over(now) {
+    /// Sends a PING after a silence, if it is time. Returns whether it was time.
+    fn on_silence_timeout(&mut self, now: Instant) -> bool {
+        if !self.timers.silence.take_expired(now) {
             return false;
         }
-        // What is in flight has a probe timeout of its own.
-        if self.is_quiet() && self.frames.streams.awaits_answer() {
-            self.timers.silence.on_asked();
+        // Packets in flight have a probe timeout of their own.
+        if self.has_nothing_in_flight() && self.frames.streams.awaits_answer() {
+            self.timers.silence.on_ping_sent();
             self.frames.ping();
         }
         true
@@ -159,10 +161,10 @@ impl Connection {
         true
     }
 
-    /// When the handshake is given up, while it runs.
-    /// Nothing that the peer sends extends it.
+    /// Returns when the handshake is given up, while it runs. Nothing that the peer sends
+    /// extends it.
     fn handshake_deadline(&self) -> Option<Instant> {
-        if self.life.handshake != Handshake::Running {
+        if self.lifecycle.handshake != HandshakeState::Running {
             return None;
         }
         let began = self.network.recovery.limits().started();
@@ -176,15 +178,15 @@ impl Connection {
             .min()
     }
 
-    /// Gives up a handshake that takes too long, without a word to the peer, whose
-    /// own deadline ends it: whoever waits for many handshakes at once has no
-    /// room for the closing state of each. Does nothing once it is complete.
+    /// Gives up a handshake that takes too long, without CONNECTION_CLOSE: the peer has a
+    /// deadline of its own, and a server with many handshakes has no room for the closing
+    /// state of each. Does nothing once the handshake is complete.
     ///
-    /// An endpoint names those that are [overdue](crate::endpoint::Endpoint::next_overdue)
-    /// under load; what [`Config`](super::Config) sets needs no call.
+    /// Call this for the [overdue](crate::endpoint::Endpoint::next_overdue) handshakes of
+    /// an endpoint under load. The timeouts in [`Config`](super::Config) need no call.
     pub fn expire_handshake(&mut self, now: Instant) {
         self.begin_trace(now);
-        if self.life.handshake == Handshake::Running && self.life.is_open() {
+        if self.lifecycle.handshake == HandshakeState::Running && self.lifecycle.is_open() {
             self.end_silently(now, ConnectionError::HandshakeTimeout);
         }
     }

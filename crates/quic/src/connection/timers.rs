@@ -3,33 +3,33 @@
 use core::time::Duration;
 
 use super::Config;
-use super::silence::Silence;
+use super::silence_timer::SilenceTimer;
 use crate::Instant;
 
-/// Silence after which a connection rests.
+/// Time without packets after which a connection rests.
 pub(super) const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// Deadlines that no other part owns.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    /// Silence until then closes the connection.
+    /// When the connection closes if nothing arrives.
     pub(crate) idle: Option<Instant>,
-    /// The effective idle timeout, the smaller of both ends' (RFC 9000 §10.1).
+    /// The effective idle timeout, the smaller of both ends' values (RFC 9000 §10.1).
     pub(crate) idle_timeout: Option<Duration>,
-    /// `idle` was put off already, to three PTOs of silence.
-    idle_put_off: bool,
-    /// A PING is due then.
+    /// `idle` was already extended to three PTOs.
+    idle_extended: bool,
+    /// When a keep-alive PING is due.
     pub(crate) keep_alive: Option<Instant>,
-    /// The pacer opens then.
+    /// When the pacer allows more.
     pub(crate) pacing: Option<Instant>,
-    /// The connection has been silent for so long that it rests.
+    /// When the connection rests.
     pub(crate) rest: Option<Instant>,
-    /// A client listens for answers.
-    pub(crate) silence: Silence,
-    /// An ack-eliciting packet has left since the last packet arrived: only
-    /// the first restarts the idle timer (RFC 9000 §10.1).
+    /// When a client that waits for a response sends a PING.
+    pub(crate) silence: SilenceTimer,
+    /// An ack-eliciting packet was sent since the last packet arrived: only the first
+    /// restarts the idle timer (RFC 9000 §10.1).
     sent_since_received: bool,
-    /// `handle_timeout` had nothing to do so often: a busy timer is a defect.
+    /// Times that `handle_timeout` had nothing to do: more than a few are a defect.
     pub(crate) idle_wakeups: u64,
 }
 
@@ -39,11 +39,11 @@ impl Timers {
         Self {
             idle: idle_timeout.map(|timeout| now + timeout),
             idle_timeout,
-            idle_put_off: false,
+            idle_extended: false,
             keep_alive: None,
             pacing: None,
             rest: None,
-            silence: Silence::default(),
+            silence: SilenceTimer::default(),
             sent_since_received: false,
             idle_wakeups: 0,
         }
@@ -64,8 +64,9 @@ impl Timers {
         self.rest = Some(now + REST_AFTER);
     }
 
-    /// The smaller of both ends' values holds; zero means none (RFC 9000 §10.1).
-    pub(crate) fn agree_on_idle(&mut self, now: Instant, peer_millis: u64) {
+    /// Applies the peer's idle timeout: the smaller of both ends' values is used; zero
+    /// means none (RFC 9000 §10.1).
+    pub(crate) fn negotiate_idle_timeout(&mut self, now: Instant, peer_millis: u64) {
         if peer_millis > 0 {
             let peer = Duration::from_millis(peer_millis);
             self.idle_timeout = Some(self.idle_timeout.map_or(peer, |ours| ours.min(peer)));
@@ -75,19 +76,19 @@ impl Timers {
 
     fn restart_idle(&mut self, now: Instant) {
         self.idle = self.idle_timeout.map(|timeout| now + timeout);
-        self.idle_put_off = false;
+        self.idle_extended = false;
     }
 
-    /// Puts the end of a silence off, once, so that it lasts three `pto`s: then a lost
-    /// packet's probe can save the connection (RFC 9000 §10.1). Of this silence only: the
-    /// agreed timeout stays as it is. False if it has lasted as long.
-    pub(super) fn put_idle_off(&mut self, now: Instant, at: Instant, pto: Duration) -> bool {
+    /// Extends the idle timer once, to three `pto`s, so that a lost packet's probe can save
+    /// the connection (RFC 9000 §10.1). The negotiated timeout is unchanged. Returns false
+    /// if three `pto`s are over.
+    pub(super) fn extend_idle(&mut self, now: Instant, at: Instant, pto: Duration) -> bool {
         let timeout = self.idle_timeout.unwrap_or_default();
         let until = at + pto.saturating_mul(3).saturating_sub(timeout);
-        let put_off = !self.idle_put_off && now < until;
+        let put_off = !self.idle_extended && now < until;
         if put_off {
             self.idle = Some(until);
-            self.idle_put_off = true;
+            self.idle_extended = true;
         }
         put_off
     }

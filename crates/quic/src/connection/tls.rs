@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clearway_recovery::Space;
 
 use super::keyring::Keyring;
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
 use super::reports::Reports;
 use super::space::PacketSpaces;
 use crate::cid::ConnectionId;
@@ -24,10 +24,10 @@ const UNEXPECTED_MESSAGE: u8 = 10;
 /// The TLS side of a connection, and what the handshake agreed on.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    /// `None` once nothing more is expected of TLS.
+    /// `None` once nothing more is expected from TLS.
     pub(super) session: Option<Box<Session>>,
     pub(crate) version: Version,
-    /// In our Initial packets: from a Retry or a NEW_TOKEN (client).
+    /// The token in our Initial packets, from a Retry or a NEW_TOKEN (client).
     pub(crate) token: Vec<u8>,
     /// Source Connection ID of our long headers.
     pub(crate) local_cid: ConnectionId,
@@ -35,28 +35,29 @@ pub(crate) struct Tls {
     pub(crate) original_dcid: ConnectionId,
     /// Source Connection ID of a Retry.
     pub(super) retry_scid: Option<ConnectionId>,
-    /// Source Connection ID of the peer's first Initial (client: the server's).
+    /// Source Connection ID of the peer's first Initial packet.
     pub(super) peer_cid: Option<ConnectionId>,
-    /// Our ACK Delay fields count in two to the power of this, microseconds.
+    /// The exponent of our ACK Delay fields, whose unit is two to the power of it in
+    /// microseconds.
     pub(crate) ack_delay_exponent: u8,
-    /// A server's attempt that answers a Retry of ours.
+    /// Whether the client answered a Retry (server).
     answers_retry: bool,
-    pub(crate) peer: Option<Peer>,
-    /// Remembered ones in force for 0-RTT, until the server's arrive.
+    pub(crate) peer: Option<PeerParameters>,
+    /// Remembered parameters that apply to 0-RTT until the server's arrive.
     pub(super) remembered: Option<Box<TransportParameters>>,
     pub(crate) zero_rtt_accepted: Option<bool>,
-    /// Clear the QUIC bit at random: the peer offered it (RFC 9287).
+    /// Whether to clear the QUIC bit at random, because the peer supports it (RFC 9287).
     pub(crate) grease_quic_bit: bool,
     pub(crate) summary: HandshakeSummary,
-    /// Where NEW_TOKEN tokens go (client).
-    pub(super) memory: Option<Box<Memory>>,
-    /// Bytes from TLS on their way into CRYPTO streams; reused.
+    /// Where NEW_TOKEN tokens are stored (client).
+    pub(super) token_store: Option<Box<TokenStore>>,
+    /// Reused buffer between TLS and the CRYPTO streams.
     pub(super) scratch: Vec<u8>,
 }
 
-/// What a client remembers of the server for next time.
+/// Where a client stores the tokens of a server for its next connection.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct TokenStore {
     pub(crate) sessions: Arc<ClientSessions>,
     pub(crate) server: rustls::pki_types::ServerName<'static>,
 }
@@ -83,12 +84,12 @@ impl Tls {
             zero_rtt_accepted: None,
             grease_quic_bit: false,
             summary: HandshakeSummary::default(),
-            memory: None,
+            token_store: None,
             scratch: Vec::new(),
         }
     }
 
-    /// Moves what TLS has into CRYPTO streams and keys.
+    /// Takes handshake bytes and keys from TLS.
     pub(super) fn drain(
         &mut self,
         now: Instant,
@@ -125,16 +126,16 @@ impl Tls {
         }
     }
 
-    /// Bytes of a CRYPTO stream, in order, that arrived in `space`.
+    /// Passes in-order bytes of the CRYPTO stream of `space` to TLS.
     ///
     /// # Errors
-    /// A TLS alert; `unexpected_message` after TLS is over.
+    /// A TLS alert; `unexpected_message` once the session is gone.
     pub(super) fn read(&mut self, space: Space, bytes: &[u8]) -> Result<(), TransportError> {
         match &mut self.session {
-            // A level that is complete takes nothing more (RFC 9001 §4.1.3).
+            // A level that is complete accepts nothing more (RFC 9001 §4.1.3).
             Some(session) => session.read(level_of(space), bytes),
-            // RFC 9001 §6: TLS KeyUpdate is forbidden, and nothing else is
-            // ours to receive after the handshake.
+            // RFC 9001 §6: TLS KeyUpdate is forbidden, and a server expects no other
+            // message after the handshake.
             None => Err(TransportError::new(
                 Code::crypto(UNEXPECTED_MESSAGE),
                 "TLS message after the handshake",
@@ -142,20 +143,20 @@ impl Tls {
         }
     }
 
-    /// Whether TLS has finished here.
+    /// Returns whether TLS has finished on this end.
     pub(super) fn has_finished(&self) -> bool {
         let session = self.session.as_deref();
         session.is_some_and(|session| !session.is_handshaking())
     }
 
-    /// Whether the server takes 0-RTT data, as far as TLS knows.
-    pub(super) fn takes_early_data(&self) -> bool {
+    /// Returns whether the server accepted 0-RTT data, as far as TLS knows.
+    pub(super) fn accepts_early_data(&self) -> bool {
         let session = self.session.as_deref();
         session.is_some_and(Session::early_data_accepted)
     }
 
-    /// Reads and checks the peer's transport parameters if TLS has them and they were not
-    /// read yet (RFC 9000 §7.3, §7.4).
+    /// Decodes and checks the peer's transport parameters, if TLS has them and this was not
+    /// done before (RFC 9000 §7.3, §7.4).
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR; PROTOCOL_VIOLATION if they are lower than those that
@@ -181,52 +182,54 @@ impl Tls {
             },
         )?;
         if let Some(remembered) = self.remembered.take()
-            && self.takes_early_data()
+            && self.accepts_early_data()
         {
             peer.check_not_reduced(&remembered)?;
         }
         Ok(Some(peer))
     }
 
-    /// A server expects nothing more of TLS once its tickets are in the CRYPTO stream.
-    pub(super) fn free(&mut self) {
+    /// Frees the TLS session. A server needs it no longer once its tickets are in the
+    /// CRYPTO stream.
+    pub(super) fn drop_session(&mut self) {
         self.session = None;
         self.scratch = Vec::new();
     }
 
-    /// Bytes allocated, TLS itself left out: its library does not tell.
+    /// Returns the bytes allocated, without TLS itself, whose library does not report them.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub(crate) fn memory(&self) -> usize {
         let remembered = self.remembered.as_deref().map_or(0, |parameters| {
             let versions = parameters.version_information.as_ref();
-            size_of_val(parameters) + versions.map_or(0, |v| memory::list(&v.available))
+            size_of_val(parameters) + versions.map_or(0, |v| memory::vec(&v.available))
         });
         self.token.capacity()
             + self.scratch.capacity()
             + self.summary.memory()
-            + self.peer.as_ref().map_or(0, Peer::memory)
+            + self.peer.as_ref().map_or(0, PeerParameters::memory)
             + remembered
     }
 
-    /// Client: a Retry came. Server: this attempt answers one of ours.
+    /// Returns whether there was a Retry: received by a client, or answered by a server's
+    /// client.
     pub(crate) fn retried(&self) -> bool {
         self.retry_scid.is_some() || self.answers_retry
     }
 
-    pub(crate) fn remember_with(&mut self, memory: Memory) {
+    pub(crate) fn use_token_store(&mut self, memory: TokenStore) {
         if let Some(token) = memory.sessions.take_token(&memory.server) {
             self.token = token;
         }
-        self.memory = Some(Box::new(memory));
+        self.token_store = Some(Box::new(memory));
     }
 
-    /// Whether a long header's Source Connection ID is the peer's. Its first
-    /// Initial chose it, and packets with another are not its own, however
-    /// authentic: Initial keys are anybody's (RFC 9000 §7.2). A server that
-    /// lost its state, say, answers a late copy of the first flight anew.
+    /// Returns whether a long header's Source Connection ID is the peer's, which its first
+    /// Initial packet chose. Packets with another are not from the peer, however authentic,
+    /// since anybody can derive Initial keys (RFC 9000 §7.2). For example, a server that
+    /// lost its state answers a late copy of the first flight as if it were new.
     pub(super) fn is_from_peer(&self, source: Option<ConnectionId>) -> bool {
         self.peer_cid.is_none() || source == self.peer_cid
     }
@@ -235,20 +238,20 @@ impl Tls {
         self.peer_cid = Some(cid);
     }
 
-    /// Keeps a NEW_TOKEN token for the next connection; false if it is too long to
-    /// be used. A connection without a store keeps none.
+    /// Stores a NEW_TOKEN token for the next connection, if there is a store. Returns false
+    /// if the token is too long to be used.
     pub(crate) fn store_token(&self, token: &[u8]) -> bool {
         if token.len() > MAX_TOKEN_LEN {
             return false;
         }
-        if let Some(memory) = &self.memory {
+        if let Some(memory) = &self.token_store {
             memory.sessions.put_token(&memory.server, token.to_vec());
         }
         true
     }
 
-    /// The peer's transport parameters, once they have arrived, for an end in the role of
-    /// `role`; read anew from their encoding.
+    /// Returns the peer's transport parameters once they have arrived, decoded again from
+    /// their encoding. `role` is that of this end.
     pub(super) fn peer_parameters(&self, role: Role) -> Option<TransportParameters> {
         self.peer.as_ref()?.parameters(role.peer())
     }

@@ -1,4 +1,4 @@
-//! What the observer is told, and when: nothing is built unless one is set.
+//! Which events the observer gets, and when. Events are built only if there is one.
 
 use clearway_recovery::controller::State;
 use clearway_recovery::limit::Limit;
@@ -16,33 +16,34 @@ use crate::event::{
 use crate::path::ecn::EcnState;
 use crate::stream::StreamId;
 
-/// Controller figures that fit without an allocation.
+/// The controller's internal values; this many fit without an allocation.
 type Internals = SmallVec<[(&'static str, u64); 24]>;
 
-/// Reads remembered until there is an event to tell them with.
+/// Most reads that are kept until the next event.
 const MAX_READS: usize = 64;
 
 /// The observer, if there is one. Most connections have none.
 #[derive(Debug, Default)]
-pub(crate) struct Trace(Option<Box<Sink>>);
+pub(crate) struct Trace(Option<Box<ObserverState>>);
 
-/// The observer, and what it was last shown, so that it hears of changes only.
+/// The observer, and the state that it was last told, so that it gets changes only.
 #[derive(Debug)]
-struct Sink {
+struct ObserverState {
     observer: Box<dyn Observer>,
-    begun: bool,
+    started: bool,
     controller: Option<State>,
-    /// Congestion events, undone ones, collapses and CE marks so far.
+    /// Counts of persistent congestion, spurious events, CE marks and congestion events so
+    /// far.
     causes: [u64; 4],
     ecn: Option<EcnState>,
     timer: Option<TimerKind>,
-    /// Bytes the application took off streams: reading knows no time.
+    /// Bytes that the application read from streams: reads have no time of their own.
     reads: SmallVec<[(u64, u64); 2]>,
 }
 
-impl Sink {
-    /// Tells an event, and before it what was read since the last one.
-    fn tell(&mut self, now: Instant, event: &TraceEvent<'_>) {
+impl ObserverState {
+    /// Passes an event to the observer, after the reads since the last one.
+    fn emit(&mut self, now: Instant, event: &TraceEvent<'_>) {
         for (id, len) in core::mem::take(&mut self.reads) {
             let read = TraceEvent::StreamRead { id, len };
             self.observer.on_event(now, &read);
@@ -63,11 +64,11 @@ impl Sink {
 }
 
 impl Trace {
-    /// Sets an observer. It sees everything from now on.
+    /// Installs an observer, which receives every event from now on.
     pub(super) fn set(&mut self, observer: Box<dyn Observer>) {
-        self.0 = Some(Box::new(Sink {
+        self.0 = Some(Box::new(ObserverState {
             observer,
-            begun: false,
+            started: false,
             controller: None,
             causes: [0; 4],
             ecn: None,
@@ -76,49 +77,49 @@ impl Trace {
         }));
     }
 
-    /// Takes the observer away.
+    /// Removes the observer.
     pub(super) fn take(&mut self) -> Option<Box<dyn Observer>> {
         Some(self.0.take()?.observer)
     }
 
-    /// Whether there is an observer.
+    /// Returns whether there is an observer.
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether there is an observer that was not told yet whose events it will see.
+    /// Returns whether there is an observer that has not received the first events yet.
     #[inline]
-    pub(super) fn is_to_begin(&self) -> bool {
-        self.0.as_ref().is_some_and(|sink| !sink.begun)
+    pub(super) fn needs_start(&self) -> bool {
+        self.0.as_ref().is_some_and(|sink| !sink.started)
     }
 
-    /// Tells one of the events that come before any other.
-    pub(super) fn begin(&mut self, now: Instant, event: &TraceEvent<'_>) {
+    /// Passes one of the first events to the observer.
+    pub(super) fn emit_first(&mut self, now: Instant, event: &TraceEvent<'_>) {
         if let Some(sink) = &mut self.0 {
-            sink.begun = true;
+            sink.started = true;
             sink.observer.on_event(now, event);
         }
     }
 
-    /// Tells an event, which is built only if somebody hears it.
+    /// Passes an event to the observer. The event is built only if there is one.
     #[inline]
-    pub(super) fn tell<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
+    pub(super) fn emit<'e>(&mut self, now: Instant, event: impl FnOnce() -> TraceEvent<'e>) {
         if let Some(sink) = &mut self.0 {
-            debug_assert!(sink.begun, "calls from outside begin the trace");
-            sink.tell(now, &event());
+            debug_assert!(sink.started, "every public method starts the trace");
+            sink.emit(now, &event());
         }
     }
 
-    /// The application took `len` bytes off stream `id`.
-    pub(super) fn read(&mut self, id: StreamId, len: usize) {
+    /// Records that the application read `len` bytes from stream `id`.
+    pub(super) fn stream_read(&mut self, id: StreamId, len: usize) {
         if let Some(sink) = &mut self.0 {
             sink.on_read(id.as_u64(), len);
         }
     }
 
-    pub(super) fn lost<F>(&mut self, now: Instant, lost: &Lost<F>) {
-        self.tell(now, || TraceEvent::PacketLost {
+    pub(super) fn packet_lost<F>(&mut self, now: Instant, lost: &Lost<F>) {
+        self.emit(now, || TraceEvent::PacketLost {
             kind: kind_of(lost.space),
             number: lost.number,
             size: lost.size,
@@ -131,25 +132,25 @@ impl Trace {
         });
     }
 
-    /// A change of path got further.
+    /// Emits a change in the state of a migration.
     pub(super) fn migration(
         &mut self,
         now: Instant,
         state: MigrationState,
         remote: std::net::SocketAddr,
     ) {
-        self.tell(now, || TraceEvent::Migration { state, remote });
+        self.emit(now, || TraceEvent::Migration { state, remote });
     }
 
-    /// The reason for not sending is `limit` after `before`.
-    pub(super) fn limit(&mut self, now: Instant, before: Limit, limit: Limit) {
+    /// Emits the reason for not sending, `limit`, if it differs from `before`.
+    pub(super) fn limit_changed(&mut self, now: Instant, before: Limit, limit: Limit) {
         if limit != before {
-            self.tell(now, || TraceEvent::Limit(limit));
+            self.emit(now, || TraceEvent::Limit(limit));
         }
     }
 
-    /// Another path, another controller: nothing of it was shown.
-    pub(super) fn forget_path(&mut self) {
+    /// Forgets what was traced of the active path, which changed.
+    pub(super) fn reset_path_state(&mut self) {
         if let Some(sink) = &mut self.0 {
             sink.controller = None;
             sink.causes = [0; 4];
@@ -157,8 +158,8 @@ impl Trace {
         }
     }
 
-    /// The figures of recovery may have changed. `path` is the one that carries data.
-    pub(super) fn recovery<F>(
+    /// Emits the metrics of recovery. `path` is the active path.
+    pub(super) fn recovery_updated<F>(
         &mut self,
         now: Instant,
         recovery: &Recovery<F>,
@@ -174,14 +175,14 @@ impl Trace {
         let all_paths = recovery.paths().map(PathRecovery::in_flight).sum();
         internals.push(("in_flight_on_all_paths", all_paths));
         let metrics = metrics(path, &internals);
-        sink.tell(now, &TraceEvent::Metrics(metrics));
-        self.controller(now, path, ce_marks);
+        sink.emit(now, &TraceEvent::Metrics(metrics));
+        self.controller_updated(now, path, ce_marks);
         self.ecn(now, ecn);
         self.timer(now, recovery.armed_timer());
     }
 
-    /// The controller's state may have changed.
-    pub(super) fn controller(&mut self, now: Instant, path: &PathRecovery, ce_marks: u64) {
+    /// Emits the controller's state if it changed.
+    pub(super) fn controller_updated(&mut self, now: Instant, path: &PathRecovery, ce_marks: u64) {
         let Some(sink) = &mut self.0 else { return };
         let (new, shown) = (path.controller().state(), path.controller().metrics());
         let causes = [
@@ -198,7 +199,7 @@ impl Trace {
         }
         let names = ["persistent_congestion", "spurious", "ecn", "loss"];
         let rose = causes.iter().zip(before).position(|(new, old)| *new > old);
-        // Leaving recovery has no cause but the ACK.
+        // Leaving recovery has no cause other than the ACK.
         let trigger = old.and(rose).and_then(|cause| names.get(cause).copied());
         let event = TraceEvent::CongestionState { old, new, trigger };
         sink.observer.on_event(now, &event);
@@ -208,7 +209,7 @@ impl Trace {
         let Some(sink) = &mut self.0 else { return };
         let old = sink.ecn.replace(new);
         if old != Some(new) {
-            sink.tell(now, &TraceEvent::EcnState { old, new });
+            sink.emit(now, &TraceEvent::EcnState { old, new });
         }
     }
 
@@ -225,14 +226,14 @@ impl Trace {
                 None => return,
             },
         };
-        sink.tell(now, &TraceEvent::Timer { kind, change });
+        sink.emit(now, &TraceEvent::Timer { kind, change });
     }
 
-    /// The recovery timer is about to be served.
+    /// Emits the expiry of the recovery timer.
     pub(super) fn timer_expired(&mut self, now: Instant, pending: Option<(Instant, TimerType)>) {
         let Some((_, pending)) = pending else { return };
         let (kind, change) = (kind_of_timer(pending), TimerChange::Expired);
-        self.tell(now, || TraceEvent::Timer { kind, change });
+        self.emit(now, || TraceEvent::Timer { kind, change });
     }
 }
 

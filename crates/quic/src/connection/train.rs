@@ -1,59 +1,63 @@
-//! The way out: which path, how many datagrams, how large, and why no more.
+//! How a train is written: on which path, how many datagrams, how large, and why no more.
 
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_recovery::limit::Limit;
 use clearway_recovery::{Gate, PathId, Space};
 
-use super::life::Handshake;
-use super::network::may_speak;
-use super::packet::{PacketWriter, Permit, Shape};
+use super::network::can_send;
+use super::packet::{DatagramPurpose, PacketWriter, SendPermit};
 use super::space::SPACES;
+use super::state::HandshakeState;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
 use crate::wire::MIN_MTU;
 
-/// A train that [`Connection::transmit`](super::Connection::transmit) wrote into the caller's buffer.
+/// A train of datagrams that [`Connection::transmit`](super::Connection::transmit) wrote
+/// into the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where it goes.
+    /// The address to send to.
     pub remote: SocketAddr,
-    /// The local address to send from, if one is known.
+    /// The local address to send from, if known.
     pub local_ip: Option<IpAddr>,
-    /// The ECN mark of every datagram in it.
+    /// The ECN mark of every datagram.
     pub ecn: Mark,
-    /// Bytes written, over all datagrams.
+    /// Bytes written, the sum of all datagrams.
     pub len: usize,
-    /// Size of each datagram but the last; `None` if there is one datagram.
+    /// Size of each datagram except the last, which may be shorter; `None` if there is only
+    /// one.
     pub segment: Option<usize>,
 }
 
 impl PacketWriter<'_> {
     fn is_blocked(&self) -> bool {
-        self.network.is_amplification_blocked(self.life.handshake)
+        self.network
+            .is_amplification_blocked(self.lifecycle.handshake)
     }
 
-    /// CONNECTION_CLOSE in every space whose keys the peer may have (RFC 9000 §10.2.3).
+    /// Writes CONNECTION_CLOSE in every space whose keys the peer may have (RFC 9000
+    /// §10.2.3).
     pub(super) fn write_close(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let id = self.network.paths.active_id();
         self.network.paths.active_mut().begin_train();
         let path = self.network.paths.active();
         let size = usize::from(path.mtu.current()).min(buffer.len());
         let credit = in_memory(path.amplification.available());
-        let mut permit = Permit::Closed;
+        let mut permit = SendPermit::Closed;
         let slot = buffer.get_mut(..size.min(credit))?;
-        let len = self.write_datagram(id, slot, &mut permit, Shape::Close);
+        let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::Close);
         self.finish_train(id, len, None)
     }
 
-    /// PATH_CHALLENGE and PATH_RESPONSE on paths other than the active one: a
-    /// datagram of its own each, never paced.
+    /// Writes PATH_CHALLENGE and PATH_RESPONSE for a path other than the active one, in a
+    /// datagram of its own that is not paced.
     pub(super) fn write_path_frames(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let path = self
             .network
             .paths
             .inactive()
-            .find(|path| path.has_frames_due(self.now) && may_speak(path, self.frames))?;
+            .find(|path| path.has_frames_due(self.now) && can_send(path, self.frames))?;
         let id = path.id;
         let size = usize::from(MIN_MTU)
             .min(buffer.len())
@@ -62,20 +66,20 @@ impl PacketWriter<'_> {
         if let Some(path) = self.network.paths.get_mut(id) {
             path.begin_train();
         }
-        let mut permit = Permit::Closed;
-        let len = self.write_datagram(id, slot, &mut permit, Shape::PathFrames);
+        let mut permit = SendPermit::Closed;
+        let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::PathFrames);
         self.finish_train(id, len, None)
     }
 
-    /// A datagram larger than the path is known to carry (RFC 9000 §14.4). It goes
-    /// before the data: a sender that always has some would else never find room
-    /// for it, and send small datagrams for as long as the transfer lasts.
+    /// Writes a datagram larger than the path is known to carry (RFC 9000 §14.4). Probes go
+    /// before data: a sender that always has data would otherwise never have room for one,
+    /// and send small datagrams for as long as the transfer lasts.
     pub(super) fn write_mtu_probe(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
-        if self.life.handshake != Handshake::Confirmed {
+        if self.lifecycle.handshake != HandshakeState::Confirmed {
             return None;
         }
         let id = self.network.paths.active_id();
-        if !self.network.paths.is_proven()
+        if !self.network.paths.is_active_validated()
             || !matches!(self.network.recovery.gate(id, self.now), Gate::Open { .. })
         {
             return None;
@@ -84,12 +88,12 @@ impl PacketWriter<'_> {
         let slot = buffer.get_mut(..size)?;
         self.network.paths.active_mut().mtu.on_probe_sent();
         self.network.paths.active_mut().begin_train();
-        let mut permit = Permit::Closed;
-        let len = self.write_datagram(id, slot, &mut permit, Shape::MtuProbe);
+        let mut permit = SendPermit::Closed;
+        let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::MtuProbe);
         self.finish_train(id, len, None)
     }
 
-    /// Whatever is due on the active path, in datagrams of one size.
+    /// Writes everything due on the active path, in datagrams of one size.
     pub(super) fn write_train(
         &mut self,
         buffer: &mut [u8],
@@ -115,9 +119,9 @@ impl PacketWriter<'_> {
                 break;
             };
             let shape = if following > 0 && room >= size.saturating_mul(2) {
-                Shape::Linked
+                DatagramPurpose::OrdinaryNotLast
             } else {
-                Shape::Train
+                DatagramPurpose::Ordinary
             };
             let len = self.write_datagram(id, slot, &mut permit, shape);
             if len == 0 {
@@ -132,12 +136,13 @@ impl PacketWriter<'_> {
         self.finish_train(id, written, segment)
     }
 
-    /// What may leave now: everything, or only what no window holds back.
-    fn permit(&mut self, id: PathId) -> Permit {
+    /// Returns what may be sent now: as many bytes as window and pacer allow, or only what
+    /// they do not apply to.
+    fn permit(&mut self, id: PathId) -> SendPermit {
         if self.network.paths.active().busy
             && self.network.active_recovery().in_flight() == 0
             && self.network.limit() == Limit::Application
-            && self.frames.want_data()
+            && self.frames.has_pending_data()
         {
             self.network.recovery.restart_from_idle(id, self.now);
             self.network.paths.active_mut().busy = false;
@@ -145,15 +150,15 @@ impl PacketWriter<'_> {
         match self.network.recovery.gate(id, self.now) {
             Gate::Open { bytes } => {
                 self.timers.pacing = None;
-                Permit::Bytes(bytes)
+                SendPermit::Bytes(bytes)
             }
             Gate::Congestion => {
                 self.timers.pacing = None;
-                Permit::Closed
+                SendPermit::Closed
             }
             Gate::Pacing { until } => {
                 self.timers.pacing = Some(until);
-                Permit::Closed
+                SendPermit::Closed
             }
         }
     }
@@ -172,7 +177,7 @@ impl PacketWriter<'_> {
         })
     }
 
-    /// The one reason for not sending (spec of `Limit` for the order).
+    /// Returns the reason for not sending. [`Limit`] documents the order.
     pub(super) fn limit(&self) -> Limit {
         let blocked = self
             .timers
@@ -183,15 +188,17 @@ impl PacketWriter<'_> {
             self.keys.sending_kind(space).is_some()
                 && state.is_some_and(|state| state.crypto.next_to_send().is_some())
         });
-        let wants_data = self.keys.sending_kind(Space::Data).is_some() && self.frames.want_data();
-        // What little is left of the credit may not hold the next frame.
+        let wants_data =
+            self.keys.sending_kind(Space::Data).is_some() && self.frames.has_pending_data();
+        // What is left of the anti-amplification credit may be too little for the next
+        // frame.
         if self.network.paths.active().amplification.available() < u64::from(MIN_MTU) {
             return Limit::Amplification;
         }
         if wants_crypto || wants_data {
             return blocked;
         }
-        if self.life.handshake == Handshake::Running {
+        if self.lifecycle.handshake == HandshakeState::Running {
             return Limit::Handshake;
         }
         match self.frames.streams.sendability() {
@@ -201,7 +208,7 @@ impl PacketWriter<'_> {
     }
 }
 
-/// A size that may be more than memory has.
+/// Converts a size that may exceed the address space.
 fn in_memory(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,20 +1,20 @@
-//! The way out, step by step.
+//! The send path, step by step.
 
 use clearway_recovery::limit::Limit;
 
 use super::Connection;
-use super::life::Life;
 use super::packet::PacketWriter;
+use super::state::LifecycleState;
 use super::train::Transmit;
 use crate::Instant;
 
 impl Connection {
-    /// Writes the next train into `buffer`, at most `max_datagrams` of one
-    /// size, ready for segmentation offload. `None`: nothing may leave now; ask
-    /// again after the next datagram, timer or write.
+    /// Writes the next train of datagrams into `buffer`: at most `max_datagrams` of one
+    /// size, ready for segmentation offload. Returns `None` if nothing may be sent now;
+    /// call again after the next datagram, timer or write.
     ///
-    /// `buffer` has to hold the largest datagram (`Config::max_mtu`); 64 KiB is
-    /// the useful maximum.
+    /// `buffer` must hold at least the largest datagram (`Config::max_mtu`). More than 64
+    /// KiB is of no use.
     pub fn transmit(
         &mut self,
         now: Instant,
@@ -22,12 +22,12 @@ impl Connection {
         max_datagrams: usize,
     ) -> Option<Transmit> {
         self.begin_trace(now);
-        match self.life.state {
-            Life::Open => {}
-            Life::Closing(_) => return self.transmit_close(now, buffer),
-            Life::Draining { .. } | Life::Drained => return None,
+        match self.lifecycle.state {
+            LifecycleState::Open => {}
+            LifecycleState::Closing(_) => return self.transmit_close(now, buffer),
+            LifecycleState::Draining { .. } | LifecycleState::Drained => return None,
         }
-        // RFC 9001 §6.6: while enough packets are left to say so.
+        // RFC 9001 §6.6: while enough packets are left to send CONNECTION_CLOSE.
         if let Err(error) = self.keys.check_limits() {
             self.fail(now, error);
             return self.transmit_close(now, buffer);
@@ -42,7 +42,7 @@ impl Connection {
         }
         if let Some(error) = writer.failed.take() {
             self.fail(now, error);
-            // That is what the peer has to hear, after what was written before.
+            // The peer is told, after what was written before.
             return sent.or_else(|| self.transmit_close(now, buffer));
         }
         if sent.is_none() {
@@ -52,10 +52,11 @@ impl Connection {
         sent
     }
 
-    /// The socket or the host did not take what `transmit` had ready.
+    /// Records that the socket or the host did not accept what `transmit` wrote. Until more
+    /// is sent, the reason for not sending is [`Limit::Scheduling`].
     pub fn on_scheduling_limited(&mut self, now: Instant) {
         self.begin_trace(now);
-        if self.life.is_open() {
+        if self.lifecycle.is_open() {
             let reports = &mut self.reports;
             self.network.set_limit(now, Limit::Scheduling, reports);
         }
@@ -63,13 +64,13 @@ impl Connection {
 
     /// Writes one datagram with CONNECTION_CLOSE, if one is due.
     fn transmit_close(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
-        if !self.life.take_close_due() {
+        if !self.lifecycle.take_close_due() {
             return None;
         }
         self.writer(now).write_close(buffer)
     }
 
-    /// What writes packets.
+    /// Borrows the parts of the connection that write packets.
     #[inline]
     pub(super) fn writer(&mut self, now: Instant) -> PacketWriter<'_> {
         PacketWriter {
@@ -77,12 +78,12 @@ impl Connection {
             role: self.role,
             config: &self.config,
             rng: &mut self.rng,
-            life: &self.life,
+            lifecycle: &self.lifecycle,
             tls: &self.tls,
             keys: &mut self.keys,
             network: &mut self.network,
             frames: &mut self.frames,
-            skips: &mut self.skips,
+            skipped_numbers: &mut self.skipped_numbers,
             timers: &mut self.timers,
             reports: &mut self.reports,
             failed: None,

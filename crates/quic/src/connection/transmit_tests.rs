@@ -1,5 +1,5 @@
-//! Packets into every room: whatever the credit, the buffer and the connection
-//! IDs, a packet fits or does not leave.
+//! Packets of every size: whatever the credit, the buffer and the connection IDs, a packet
+//! fits or is not sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,14 +10,14 @@ use super::*;
 use crate::Role;
 use crate::ack::ReceivedEcn;
 use crate::cid::generator::RandomGenerator;
-use crate::connection::frequency::AckFrequencyRequest;
-use crate::connection::life::Handshake;
+use crate::connection::ack_frequency::AckFrequencyRequest;
 use crate::connection::space::SPACES;
-use crate::connection::{Config, Connect, ConnectionError, Received};
+use crate::connection::state::HandshakeState;
+use crate::connection::{Config, ConnectOptions, ConnectionError, RecvMeta};
 use crate::crypto::provider::Algorithms;
 use crate::crypto::testing::configs;
 use crate::crypto::{ReplayFilter, ResetKey, TokenKey};
-use crate::endpoint::{Arrival, Endpoint, EndpointConfig, Limits, ServerConfig};
+use crate::endpoint::{DatagramEvent, Endpoint, EndpointConfig, Limits, ServerConfig};
 use crate::error::{Code, TransportError};
 use crate::event::{Observer, TraceEvent};
 use crate::path::amplification::Amplification;
@@ -31,7 +31,7 @@ const MOST: usize = 1500;
 /// Lengths of connection IDs tried at each end.
 const CID_LENS: [usize; 4] = [0, 1, 8, 20];
 
-/// How far the handshake is.
+/// The state of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// One datagram of the client's ClientHello has left.
@@ -52,12 +52,12 @@ struct Pair {
     cid_lens: (usize, usize),
 }
 
-fn from(role: Role) -> Received {
+fn from(role: Role) -> RecvMeta {
     let address = match role {
         Role::Client => ([10, 0, 0, 1], 5000),
         Role::Server => ([10, 0, 0, 2], 443),
     };
-    Received {
+    RecvMeta {
         remote: address.into(),
         local_ip: None,
         ecn: ReceivedEcn::Ce,
@@ -95,7 +95,7 @@ impl Pair {
         let mut dialer = endpoint(client_cid, None, &mut rng);
         let mut listener = endpoint(server_cid, Some(server), &mut rng);
         let now = Instant::from_nanos(1);
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote: from(Role::Server).remote,
             local_ip: None,
             server_name: "localhost".try_into().expect("a name"),
@@ -107,7 +107,7 @@ impl Pair {
         let mut first = flight.next().expect("a first datagram");
         let client_address = from(Role::Client);
         let arrival = listener.receive(now, 0, client_address, &first, &mut Vec::new());
-        let Arrival::Incoming(incoming) = arrival else {
+        let DatagramEvent::Incoming(incoming) = arrival else {
             panic!("{arrival:?}");
         };
         let (_, mut server) = listener.accept(now, *incoming).expect("accepts");
@@ -181,7 +181,7 @@ fn datagrams(sender: &mut Connection, now: Instant) -> Vec<Vec<u8>> {
     out
 }
 
-/// Exactly so much may be sent to an address that is not validated.
+/// Returns a limit of exactly `bytes` for an unvalidated address.
 fn credit(bytes: usize) -> Amplification {
     let mut amplification = Amplification::new();
     amplification.on_received(MOST);
@@ -201,7 +201,7 @@ fn every_room(mut try_room: impl FnMut(Amplification, &mut [u8], usize)) {
 }
 
 #[test]
-fn close_fits_any_credit_buffer_and_connection_ids() {
+fn close_fits_any_credit_buffer_and_connection_id_length() {
     for stage in STAGES {
         for (client_cid, server_cid) in CID_LENS.map(|a| CID_LENS.map(|b| (a, b))).concat() {
             for role in [Role::Client, Role::Server] {
@@ -227,7 +227,7 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     every_room(|amplification, buffer, room| {
         let end = pair.end(role);
         end.network.paths.active_mut().amplification = amplification;
-        let Life::Closing(closing) = &mut end.life.state else {
+        let LifecycleState::Closing(closing) = &mut end.lifecycle.state else {
             panic!("closing");
         };
         closing.due = true;
@@ -240,10 +240,10 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
         smallest.get_or_insert(room);
     });
     assert!(smallest.is_some());
-    // What left last opens at the other end.
+    // The last packet can be opened at the other end.
     let end = pair.end(role);
     end.network.paths.active_mut().amplification = Amplification::validated();
-    if let Life::Closing(closing) = &mut end.life.state {
+    if let LifecycleState::Closing(closing) = &mut end.lifecycle.state {
         closing.due = true;
     }
     if stage != Stage::Handshake || role == Role::Server {
@@ -253,7 +253,7 @@ fn close_in_every_room(pair: &mut Pair, role: Role, stage: Stage) {
     }
 }
 
-/// Everything that can be due is, again and again.
+/// Makes everything due that can be.
 fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
     for space in SPACES {
         if end.keys.sending_kind(space).is_none() {
@@ -264,7 +264,7 @@ fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
         state.crypto.resend_all();
         state.ack.on_immediate_ack();
     }
-    if end.life.handshake != Handshake::Confirmed {
+    if end.lifecycle.handshake != HandshakeState::Confirmed {
         return;
     }
     end.frames.local_cids.rotate();
@@ -302,13 +302,13 @@ fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
 }
 
 #[test]
-fn everything_due_fits_any_credit_buffer_and_connection_ids() {
+fn all_due_frames_fit_any_credit_buffer_and_connection_id_length() {
     for stage in STAGES {
         for (client_cid, server_cid) in [(0, 20), (20, 0), (8, 8), (20, 20)] {
             for role in [Role::Client, Role::Server] {
                 let mut pair = Pair::new(client_cid, server_cid, stage);
                 everything_in_every_room(&mut pair, role, |pair, datagram| {
-                    // What leaves is what the peer understands.
+                    // The peer understands what is sent.
                     pair.deliver(role, datagram);
                     let peer = pair.end(role.peer());
                     assert_eq!(peer.error(), None, "{role:?} {stage:?}");
@@ -318,7 +318,7 @@ fn everything_due_fits_any_credit_buffer_and_connection_ids() {
     }
 }
 
-/// Gaps in what was received make ACK frames as large as they come.
+/// Gaps in the received numbers make ACK frames as large as possible.
 #[test]
 fn ack_of_many_ranges_fits_any_credit_and_buffer() {
     for stage in STAGES {
@@ -336,9 +336,9 @@ fn ack_of_many_ranges_fits_any_credit_and_buffer() {
     }
 }
 
-/// Nothing bounds the token of an Initial but its packet.
+/// The token of an Initial packet is limited only by the packet.
 #[test]
-fn header_that_does_not_fit_leaves_nothing_to_send() {
+fn header_that_does_not_fit_sends_nothing() {
     let mut pair = Pair::new(20, 20, Stage::Initial);
     let mut buffer = vec![0; MOST];
     let mut fitted = 0;
@@ -364,9 +364,9 @@ fn header_that_does_not_fit_leaves_nothing_to_send() {
     assert!((1100..usize::from(MIN_MTU)).contains(&fitted), "{fitted}");
 }
 
-/// A defect of ours ends one connection, whose peer hears of it at once.
+/// A defect closes one connection, and its peer is told at once.
 #[test]
-fn frame_without_encoding_closes_connection_with_internal_error() {
+fn frame_that_cannot_be_encoded_closes_connection_with_internal_error() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
     let control = &mut pair.server.frames.control;
     control.ack_frequency = Some(AckFrequencyRequest::without_encoding());
@@ -423,7 +423,7 @@ impl Observer for LastLimit {
     }
 }
 
-/// The reason that time is counted for.
+/// Returns the reason for not sending that time is counted for.
 fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
     let at = |time| end.stats(time).limits;
     let later = at(now + core::time::Duration::from_millis(1));
@@ -431,10 +431,10 @@ fn counted_limit(end: &Connection, now: Instant) -> Option<Limit> {
     grown.filter(|(a, b)| a != b).map(|(a, _)| a.0).next()
 }
 
-/// A path that the connection returns to has a reason of its own: traces hear of it, and
-/// add up to what the connection counts.
+/// A path that the connection returns to has its own reason for not sending. Traces report
+/// it, and agree with what the connection counts.
 #[test]
-fn limit_event_follows_a_return_to_the_old_path() {
+fn limit_event_follows_return_to_the_old_path() {
     let mut pair = Pair::new(8, 8, Stage::Confirmed);
     let last = Arc::new(Mutex::new(None));
     pair.exchange(Role::Server);
@@ -447,7 +447,7 @@ fn limit_event_follows_a_return_to_the_old_path() {
     pair.client.migrate(now, Some(elsewhere)).expect("migrates");
     assert_ne!(pair.client.paths().active_id(), old);
     pair.client.on_scheduling_limited(now);
-    // Nobody answers there.
+    // Nobody answers on the new path.
     for _ in 0..100 {
         if pair.client.paths().active_id() == old {
             break;
@@ -459,4 +459,21 @@ fn limit_event_follows_a_return_to_the_old_path() {
     let counted = counted_limit(&pair.client, now);
     assert_eq!(counted, Some(Limit::Application));
     assert_eq!(*last.lock().expect("one thread"), counted);
+}
+
+/// Neither end is told of a dropped DATAGRAM: the count is the only trace of it.
+#[test]
+fn stats_count_datagrams_dropped_by_a_full_receive_queue() {
+    let mut pair = Pair::new(8, 8, Stage::Confirmed);
+    let capacity = crate::datagram::QueueLimits::default().count;
+    for _ in 0..capacity + 3 {
+        pair.client
+            .send_datagram(Bytes::from_static(b"x"))
+            .expect("room in the queue");
+        pair.exchange(Role::Client);
+    }
+    assert_eq!(pair.server.stats(pair.now).datagrams_dropped, 3);
+    let error = TransportError::new(Code::NO_ERROR, "");
+    pair.server.abort(pair.now, error);
+    assert_eq!(pair.server.stats(pair.now).datagrams_dropped, 3);
 }

@@ -1,20 +1,20 @@
-//! Packets that came before their keys (RFC 9001 §5.7).
+//! Packets that arrived before their keys (RFC 9001 §5.7).
 
 use super::arrival::Arrival;
 use super::keyring::Keyring;
-use super::life::Handshake;
+use super::state::HandshakeState;
 use crate::event::DropReason;
 use crate::wire::PacketKind;
 
-/// Packets kept until their keys exist: what a peer sends at once, ten datagrams
-/// (RFC 9002 §7.2).
+/// Most packets kept until their keys are available: as many as a peer sends at once, ten
+/// datagrams (RFC 9002 §7.2).
 const MAX_PACKETS: usize = 10;
 
-/// Bytes of those packets: ten of them on an Ethernet path. Whoever sends them has
-/// proven nothing yet, and IP carries datagrams of 64 KiB.
+/// Most bytes of those packets: ten packets on an Ethernet path. Their sender is not
+/// authenticated, and IP carries datagrams of 64 KiB.
 const MAX_BYTES: usize = 16 << 10;
 
-/// A packet that came before its keys.
+/// A packet that arrived before its keys.
 #[derive(Debug)]
 pub(crate) struct Undecryptable {
     pub(super) arrival: Arrival,
@@ -22,22 +22,23 @@ pub(crate) struct Undecryptable {
     pub(super) packet: Vec<u8>,
 }
 
-/// Packets kept until their keys exist; takes memory only while there are some.
+/// Packets kept until their keys are available. Uses memory only while there are some.
 #[derive(Debug, Default)]
 #[expect(
     clippy::box_collection,
-    reason = "most connections never have any: a pointer is all it should take"
+    reason = "most connections never have any, so this should be no larger than a pointer"
 )]
 pub(crate) struct UndecryptablePackets(Option<Box<Vec<Undecryptable>>>);
 
 impl UndecryptablePackets {
-    /// Whether there is room for a packet of `len` bytes.
+    /// Returns whether there is room for a packet of `len` bytes.
     fn has_room(&self, len: usize) -> bool {
         let kept = self.0.as_ref().map_or(0, |kept| kept.len());
         kept < MAX_PACKETS && self.bytes().saturating_add(len) <= MAX_BYTES
     }
 
-    /// Keeps a packet whose keys are to come; says why it is not processed now.
+    /// Keeps a packet whose keys may still become available. Returns the reason why it is
+    /// not processed now.
     pub(super) fn keep(
         &mut self,
         arrival: Arrival,
@@ -59,12 +60,12 @@ impl UndecryptablePackets {
         DropReason::KeysUnavailable
     }
 
-    /// Takes the next packet whose keys have come.
+    /// Takes the next packet whose keys are available.
     #[inline]
     pub(super) fn next_openable(
         &mut self,
         keys: &Keyring,
-        handshake: Handshake,
+        handshake: HandshakeState,
     ) -> Option<Undecryptable> {
         self.take(
             |kind| keys.is_discarded(kind),
@@ -76,7 +77,7 @@ impl UndecryptablePackets {
         self.0.get_or_insert_default().push(packet);
     }
 
-    /// Takes the first that `can_open`, and forgets those that never can be.
+    /// Takes the first packet that `can_open`, and drops those that can never be opened.
     fn take(
         &mut self,
         is_discarded: impl Fn(PacketKind) -> bool,
@@ -97,14 +98,14 @@ impl UndecryptablePackets {
         kept.map(|packet| packet.packet.len()).sum()
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub(crate) fn memory(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {
-            size_of_val(&**kept) + crate::memory::list(kept) + self.bytes()
+            size_of_val(&**kept) + crate::memory::vec(kept) + self.bytes()
         })
     }
 }
@@ -114,10 +115,10 @@ mod tests {
     use super::*;
     use crate::Instant;
     use crate::ack::ReceivedEcn;
-    use crate::connection::Received;
+    use crate::connection::RecvMeta;
 
     fn packet(len: usize) -> Undecryptable {
-        let from = Received {
+        let from = RecvMeta {
             remote: ([192, 0, 2, 1], 1).into(),
             local_ip: None,
             ecn: ReceivedEcn::NotEct,
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// How many packets of `len` bytes are kept.
+    /// Returns how many packets of `len` bytes are kept.
     fn kept(len: usize) -> usize {
         let mut packets = UndecryptablePackets::default();
         (0..100)
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_and_bytes_are_bounded() {
+    fn undecryptable_packets_are_bounded_in_number_and_bytes() {
         assert_eq!(kept(100), MAX_PACKETS);
         assert_eq!(kept(1_452), MAX_PACKETS);
         assert_eq!(kept(9_000), 1);
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_those_that_were_taken_or_can_not_be_opened() {
+    fn taken_and_never_openable_packets_free_their_memory() {
         let mut packets = UndecryptablePackets::default();
         packets.push(packet(10));
         packets.push(packet(20));

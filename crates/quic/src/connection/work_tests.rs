@@ -18,7 +18,7 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// Charges as a connection does.
+/// Charges `units` as a connection does.
 fn charge(budget: &mut WorkBudget, now: Instant, useful: u64, units: u32) -> bool {
     budget.charge(units) || {
         budget.fill(now, useful, RATE);
@@ -26,7 +26,7 @@ fn charge(budget: &mut WorkBudget, now: Instant, useful: u64, units: u32) -> boo
     }
 }
 
-/// Charges one unit at a time; answers how many went through.
+/// Charges one unit at a time. Returns how many were charged.
 fn spend(budget: &mut WorkBudget, now: Instant, useful: u64) -> u32 {
     (0..1_000)
         .take_while(|_| charge(budget, now, useful, 1))
@@ -34,7 +34,7 @@ fn spend(budget: &mut WorkBudget, now: Instant, useful: u64) -> u32 {
 }
 
 #[test]
-fn empty_budget_is_filled_by_time() {
+fn empty_budget_is_refilled_by_time() {
     let mut budget = WorkBudget::new(at(7), RATE);
     assert_eq!(spend(&mut budget, at(7), 0), 100);
     assert_eq!(spend(&mut budget, at(60), 0), 0);
@@ -47,7 +47,7 @@ fn empty_budget_is_filled_by_time() {
 }
 
 #[test]
-fn empty_budget_is_filled_by_useful_work() {
+fn empty_budget_is_refilled_by_useful_work() {
     let mut budget = WorkBudget::new(Instant::ZERO, RATE);
     assert_eq!(spend(&mut budget, at(0), 50 * BYTES_PER_UNIT), 150);
     assert_eq!(spend(&mut budget, at(0), 50 * BYTES_PER_UNIT), 0);
@@ -56,7 +56,7 @@ fn empty_budget_is_filled_by_useful_work() {
 }
 
 #[test]
-fn no_more_than_the_burst_is_saved() {
+fn budget_saves_no_more_than_the_burst() {
     let mut budget = WorkBudget::new(Instant::ZERO, RATE);
     assert_eq!(spend(&mut budget, at(0), 0), 100);
     // A day, and a gigabyte.
@@ -65,9 +65,9 @@ fn no_more_than_the_burst_is_saved() {
     assert!(!budget.charge(101));
 }
 
-/// The count of useful work falls when 0-RTT is refused, and goes round at 256 GiB.
+/// The count of useful work decreases when 0-RTT is rejected, and wraps at 256 GiB.
 #[test]
-fn useful_work_may_fall_and_go_round() {
+fn budget_survives_decreasing_and_wrapping_useful_work() {
     let mut budget = WorkBudget::new(Instant::ZERO, RATE);
     assert_eq!(spend(&mut budget, at(0), 30 * BYTES_PER_UNIT), 130);
     assert_eq!(spend(&mut budget, at(0), 0), 0);
@@ -78,10 +78,10 @@ fn useful_work_may_fall_and_go_round() {
 }
 
 proptest! {
-    /// Whatever the order of time, work and charges: no more than the burst goes through
-    /// beyond what was earned, and a refusal leaves less than was asked for.
+    /// Whatever the order of time, work and charges: no more than the burst is charged
+    /// beyond what was earned, and after a failed charge less is left than was requested.
     #[test]
-    fn charges_follow_what_is_earned(
+    fn charges_never_exceed_burst_plus_earned_units(
         steps in prop::collection::vec((0..3_000_u64, 0..20_000_u64, 1..60_u32), 1..200),
     ) {
         let mut budget = WorkBudget::new(Instant::ZERO, RATE);
@@ -102,10 +102,10 @@ proptest! {
     }
 }
 
-/// A frame of every type that RFC 9000 table 3, RFC 9221 and the ACK frequency extension
-/// name, with the price it has.
-fn priced() -> Vec<(Frame<'static>, Price)> {
-    use Price::{FirstFree, Free, FreeIfNew, FreeIfTaken, Units};
+/// A frame of every type in RFC 9000 table 3, RFC 9221 and the ACK frequency extension,
+/// with its cost.
+fn costs() -> Vec<(Frame<'static>, FrameCost)> {
+    use FrameCost::{FirstFree, Free, FreeIfDelivered, FreeIfNew, Units};
     let id = StreamId::new(Role::Client, Directionality::Bidirectional, 0);
     let stream = |fin| Frame::Stream {
         id,
@@ -135,7 +135,7 @@ fn priced() -> Vec<(Frame<'static>, Price)> {
         (decoded(&[0x1c, 0, 0, 0]), Free),
         (decoded(&[0x1d, 0, 0]), Free),
         (Frame::HandshakeDone, Units(1)),
-        (Frame::Datagram(b"x"), FreeIfTaken),
+        (Frame::Datagram(b"x"), FreeIfDelivered),
         (decoded(&[0x40, 0xaf, 0, 1, 1, 1]), Units(1)),
         (Frame::ImmediateAck, Units(1)),
     ];
@@ -178,12 +178,12 @@ fn known_types() -> BTreeSet<u64> {
     (0..0x4000).filter(known).map(named).collect()
 }
 
-/// Each type that can be decoded has the price of the table, whatever is added.
+/// Every type that can be decoded has the cost in the table, also types added later.
 #[test]
-fn every_frame_type_has_its_price() {
-    let table = priced();
+fn every_frame_type_has_a_cost() {
+    let table = costs();
     for (frame, price) in &table {
-        assert_eq!(Price::of(frame), *price, "{frame:?}");
+        assert_eq!(FrameCost::of(frame), *price, "{frame:?}");
     }
     let types: BTreeSet<u64> = table.iter().map(|(frame, _)| frame.frame_type()).collect();
     assert_eq!(types.len(), table.len(), "each type once");

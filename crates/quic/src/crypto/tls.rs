@@ -64,7 +64,7 @@ impl HandshakeSummary {
     )]
     pub(crate) fn memory(&self) -> usize {
         let certificates = self.peer_certificates.iter().map(|cert| cert.len());
-        memory::list(&self.peer_certificates)
+        memory::vec(&self.peer_certificates)
             + certificates.sum::<usize>()
             + self.alpn.as_ref().map_or(0, Vec::capacity)
             + self.server_name.as_ref().map_or(0, String::capacity)

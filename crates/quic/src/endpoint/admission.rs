@@ -1,27 +1,27 @@
-//! Handshakes cost much and prove little, and connections are held for long: how
-//! many at once, from whom.
+//! Limits on handshakes and connections, in total and by source: handshakes cost much
+//! before the client has shown anything, and connections last.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::limits::Limits;
-use super::sources::{Source, Sources, Usage};
+use super::sources::{Source, SourceUsage, Sources};
 use crate::Instant;
-use crate::bucket::SharedTokenBucket;
+use crate::bucket::TokenBucket;
 use crate::rng::Rng;
 
-/// How many times [`Limits::per_source`] handshakes of one source are refused.
-const REFUSE_SOURCE: usize = 8;
+/// A source is refused at this many times [`Limits::per_source`] handshakes.
+const REFUSE_SOURCE_FACTOR: usize = 8;
 
-/// What a client is answered that is not let in.
+/// The answer to a client that is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Denial {
     Retry,
     Refuse(Refusal),
 }
 
-/// Which limit a client exceeds.
+/// The limit that a client exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Handshakes,
@@ -31,7 +31,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// In words for the client.
+    /// Returns the reason phrase for the client.
     pub(super) const fn reason(self) -> &'static str {
         match self {
             Self::Handshakes => "too many handshakes",
@@ -42,69 +42,72 @@ impl Refusal {
     }
 }
 
-/// Who is let in, by how many connections clients have and how many of their
-/// handshakes are under way.
+/// Decides which clients are admitted, by the number of their connections and of their
+/// incomplete handshakes.
 ///
-/// Each [`Endpoint`](super::Endpoint) has one of its own unless several are
-/// [given](super::Endpoint::with_admission) the same: then its [`Limits`] hold for all
-/// of them together, as for the shards of a server that has one endpoint for each
-/// thread. A lock is taken when a client's connection begins, when its handshake is
-/// over and when it ends, and never for a packet of a connection.
+/// Each [`Endpoint`](super::Endpoint) has its own, unless several are
+/// [given](super::Endpoint::with_admission) the same one. Its [`Limits`] then apply to all
+/// of them together, as for the shards of a server with one endpoint per thread. A lock is
+/// taken when a client's connection starts, when its handshake completes and when it ends,
+/// and never for a packet of a connection.
 #[derive(Debug)]
 pub struct AdmissionControl {
     limits: Limits,
     sources: Sources,
-    /// Clients' connections, handshakes included.
+    /// Clients' connections, including handshakes.
     connections: AtomicUsize,
-    /// Handshakes under way.
+    /// Incomplete handshakes.
     handshakes: AtomicUsize,
-    /// Those of them that were not told to be overdue.
-    staying: AtomicUsize,
-    resets: SharedTokenBucket,
-    refusals: SharedTokenBucket,
+    /// Incomplete handshakes that were not reported as overdue.
+    in_time: AtomicUsize,
+    resets: TokenBucket,
+    refusals: TokenBucket,
 }
 
 impl AdmissionControl {
-    /// Nobody is there yet. What sources are hashed with comes from `rng`.
+    /// Creates an admission control without clients. The key for hashing sources is drawn
+    /// from `rng`.
     #[must_use]
     pub fn new(limits: Limits, rng: &mut Rng) -> Self {
         Self {
-            resets: SharedTokenBucket::new(limits.resets_per_second),
-            refusals: SharedTokenBucket::new(limits.refusals_per_second),
+            resets: TokenBucket::new(limits.resets_per_second),
+            refusals: TokenBucket::new(limits.refusals_per_second),
             limits,
             sources: Sources::new(rng),
             connections: AtomicUsize::new(0),
             handshakes: AtomicUsize::new(0),
-            staying: AtomicUsize::new(0),
+            in_time: AtomicUsize::new(0),
         }
     }
 
-    /// The bounds.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Clients' connections, handshakes and clients about to be accepted among them.
+    /// Returns the number of clients' connections, including handshakes and clients about
+    /// to be accepted.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Relaxed)
     }
 
-    /// Handshakes of clients under way, clients about to be accepted among them.
+    /// Returns the number of incomplete handshakes with clients, including clients about to
+    /// be accepted.
     #[must_use]
     pub fn handshakes(&self) -> usize {
         self.handshakes.load(Relaxed)
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.sources.memory()
     }
 
-    /// The limit that lets nobody in now, whoever it is.
-    pub(super) fn closed(&self) -> Option<Refusal> {
+    /// Returns the total limit that is reached, so that no client is admitted now.
+    pub(super) fn reached_total(&self) -> Option<Refusal> {
         if self.connections() >= self.limits.connections {
             Some(Refusal::Connections)
         } else if self.handshakes() >= self.limits.refuse_above {
@@ -114,49 +117,48 @@ impl AdmissionControl {
         }
     }
 
-    /// Whether there are so many handshakes that they get less time.
-    pub(super) fn is_loaded(&self) -> bool {
-        self.staying.load(Relaxed) >= self.limits.retry_above
+    /// Returns whether there are so many handshakes that they get less time.
+    pub(super) fn is_under_load(&self) -> bool {
+        self.in_time.load(Relaxed) >= self.limits.retry_above
     }
 
-    /// Lets a client in: its connection and its handshake count from now on, until what
-    /// this returns is dropped.
+    /// Admits a client. Its connection and its handshake count until the guard is dropped.
     ///
     /// # Errors
-    /// What to answer instead.
+    /// The answer to send instead.
     pub(super) fn admit(
         self: &Arc<Self>,
         ip: IpAddr,
         validated: bool,
         always_retry: bool,
-    ) -> Result<Admitted, Denial> {
-        if let Some(refusal) = self.closed() {
+    ) -> Result<AdmissionGuard, Denial> {
+        if let Some(refusal) = self.reached_total() {
             return Err(Denial::Refuse(refusal));
         }
         let retry = always_retry || self.handshakes() >= self.limits.retry_above;
         let enter = |usage| {
-            self.judge(usage, validated, retry)?;
-            self.take_place().map_err(Denial::Refuse)
+            self.check_source(usage, validated, retry)?;
+            self.reserve_place().map_err(Denial::Refuse)
         };
         let source = self.source_of(ip);
         match source {
             Some(source) => self.sources.begin(source, validated, enter)?,
-            None => enter(Usage::default())?,
+            None => enter(SourceUsage::default())?,
         }
-        Ok(Admitted {
+        Ok(AdmissionGuard {
             control: self.clone(),
             source,
-            proven: validated,
-            handshake: Handshake::UnderWay,
+            validated,
+            handshake: HandshakeStatus::UnderWay,
         })
     }
 
-    /// What to do with a client whose source has this much.
-    fn judge(&self, usage: Usage, validated: bool, retry: bool) -> Result<(), Denial> {
+    /// Checks the limits on a client's source.
+    fn check_source(&self, usage: SourceUsage, validated: bool, retry: bool) -> Result<(), Denial> {
         let per_source = self.limits.per_source;
-        if usage.proven >= self.limits.connections_per_source {
+        if usage.validated >= self.limits.connections_per_source {
             Err(Denial::Refuse(Refusal::ConnectionsOfSource))
-        } else if usage.handshakes >= per_source.saturating_mul(REFUSE_SOURCE) {
+        } else if usage.handshakes >= per_source.saturating_mul(REFUSE_SOURCE_FACTOR) {
             Err(Denial::Refuse(Refusal::HandshakesOfSource))
         } else if !validated && (retry || usage.handshakes >= per_source) {
             Err(Denial::Retry)
@@ -165,17 +167,17 @@ impl AdmissionControl {
         }
     }
 
-    /// Counts a connection and its handshake. Where several endpoints do so at once,
-    /// only one gets the last place.
-    fn take_place(&self) -> Result<(), Refusal> {
-        if !raise(&self.connections, self.limits.connections) {
+    /// Counts a connection and its handshake. If several endpoints do so at once, only one
+    /// gets the last place.
+    fn reserve_place(&self) -> Result<(), Refusal> {
+        if !try_increment(&self.connections, self.limits.connections) {
             return Err(Refusal::Connections);
         }
-        if !raise(&self.handshakes, self.limits.refuse_above) {
-            lower(&self.connections);
+        if !try_increment(&self.handshakes, self.limits.refuse_above) {
+            decrement(&self.connections);
             return Err(Refusal::Handshakes);
         }
-        raise(&self.staying, usize::MAX);
+        try_increment(&self.in_time, usize::MAX);
         Ok(())
     }
 
@@ -187,11 +189,12 @@ impl AdmissionControl {
         self.refusals.take(now)
     }
 
-    pub(super) fn could_refuse(&self, now: Instant) -> bool {
-        self.refusals.has_some(now)
+    pub(super) fn can_refuse(&self, now: Instant) -> bool {
+        self.refusals.has_token(now)
     }
 
-    /// On whose account an address is; `None` if it is trusted ([`Limits::trusted`]).
+    /// Returns the source that an address counts for; `None` if it is trusted
+    /// ([`Limits::trusted`]).
     #[must_use]
     pub fn source_of(&self, ip: IpAddr) -> Option<Source> {
         let ip = ip.to_canonical();
@@ -200,81 +203,81 @@ impl AdmissionControl {
     }
 }
 
-/// How far the handshake of a client that was let in has come.
+/// The state of an admitted client's handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handshake {
+enum HandshakeStatus {
     UnderWay,
-    /// It was told to be overdue, and is about to end.
+    /// It was reported as overdue and is about to end.
     Overdue,
     Complete,
 }
 
-/// A client that counts until this is dropped: from before its connection is made to
-/// when that is gone.
+/// Counts an admitted client until this is dropped: from before its connection is created
+/// until that is gone.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmissionGuard {
     control: Arc<AdmissionControl>,
-    /// `None` = trusted: on nobody's account.
+    /// `None` = trusted, and not counted for any source.
     source: Option<Source>,
-    /// Its address is proven, and counted as such.
-    proven: bool,
-    handshake: Handshake,
+    /// Its address is validated, and counted as such.
+    validated: bool,
+    handshake: HandshakeStatus,
 }
 
-impl Admitted {
-    /// The handshake is complete, which proves the address.
+impl AdmissionGuard {
+    /// Records that the handshake is complete, which validates the address.
     pub(super) fn complete_handshake(&mut self) {
         self.leave_handshakes();
         if let Some(source) = self.source
-            && self.handshake != Handshake::Complete
+            && self.handshake != HandshakeStatus::Complete
         {
-            let prove = !self.proven;
-            self.control.sources.complete_handshake(source, prove);
-            self.proven = true;
+            let validates = !self.validated;
+            self.control.sources.complete_handshake(source, validates);
+            self.validated = true;
         }
-        self.handshake = Handshake::Complete;
+        self.handshake = HandshakeStatus::Complete;
     }
 
-    /// The handshake is about to be ended because it takes too long.
+    /// Records that the handshake takes too long and is about to be ended.
     pub(super) fn set_overdue(&mut self) {
-        if self.handshake == Handshake::UnderWay {
-            lower(&self.control.staying);
-            self.handshake = Handshake::Overdue;
+        if self.handshake == HandshakeStatus::UnderWay {
+            decrement(&self.control.in_time);
+            self.handshake = HandshakeStatus::Overdue;
         }
     }
 
-    /// The totals of handshakes go down.
+    /// Subtracts the handshake from the totals.
     fn leave_handshakes(&self) {
         match self.handshake {
-            Handshake::UnderWay => {
-                lower(&self.control.staying);
-                lower(&self.control.handshakes);
+            HandshakeStatus::UnderWay => {
+                decrement(&self.control.in_time);
+                decrement(&self.control.handshakes);
             }
-            Handshake::Overdue => lower(&self.control.handshakes),
-            Handshake::Complete => {}
+            HandshakeStatus::Overdue => decrement(&self.control.handshakes),
+            HandshakeStatus::Complete => {}
         }
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmissionGuard {
     fn drop(&mut self) {
         self.leave_handshakes();
-        lower(&self.control.connections);
+        decrement(&self.control.connections);
         if let Some(source) = self.source {
-            let handshake = self.handshake != Handshake::Complete;
-            self.control.sources.end(source, handshake, self.proven);
+            let handshake = self.handshake != HandshakeStatus::Complete;
+            self.control.sources.end(source, handshake, self.validated);
         }
     }
 }
 
-/// Adds one unless that would be more than `most`; whether it did.
-fn raise(count: &AtomicUsize, most: usize) -> bool {
+/// Adds one unless that would exceed `most`. Returns whether it did.
+fn try_increment(count: &AtomicUsize, most: usize) -> bool {
     let raised = |now: usize| now.checked_add(1).filter(|raised| *raised <= most);
     count.fetch_update(Relaxed, Relaxed, raised).is_ok()
 }
 
-/// Takes one away.
-fn lower(count: &AtomicUsize) {
+/// Subtracts one.
+fn decrement(count: &AtomicUsize) {
     let lowered = |now: usize| Some(now.saturating_sub(1));
     let _ = count.fetch_update(Relaxed, Relaxed, lowered);
 }

@@ -14,7 +14,7 @@ fn v6(network: u16, site: u8, host: u16) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, network, u16::from(site) << 8, 0, 0, 0, host).into()
 }
 
-/// What a client is answered that is not let in.
+/// Returns the answer to a client that is not admitted.
 fn judge(
     control: &Arc<AdmissionControl>,
     ip: IpAddr,
@@ -24,12 +24,12 @@ fn judge(
     control.admit(ip, validated, always_retry).map(drop)
 }
 
-/// Lets `count` clients in that never finish, without proof of their addresses and
-/// without a Retry for that.
-fn begin(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<Admitted> {
+/// Admits `count` clients that never complete their handshakes, without validated addresses
+/// and without a Retry for that.
+fn begin(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<AdmissionGuard> {
     let one = |_| {
         let mut admitted = control.admit(ip, true, false).expect("within the limits");
-        admitted.proven = false;
+        admitted.validated = false;
         if let Some(source) = admitted.source {
             control.sources.end(source, false, true);
         }
@@ -38,8 +38,8 @@ fn begin(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<Admit
     (0..count).map(one).collect()
 }
 
-/// Lets `count` clients in whose handshakes are complete.
-fn establish(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<Admitted> {
+/// Admits `count` clients whose handshakes are complete.
+fn establish(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<AdmissionGuard> {
     let one = |_| {
         let mut admitted = control.admit(ip, false, false).expect("within the limits");
         admitted.complete_handshake();
@@ -51,19 +51,19 @@ fn establish(control: &Arc<AdmissionControl>, ip: IpAddr, count: usize) -> Vec<A
 fn assert_nothing_counts(control: &AdmissionControl) {
     assert!(control.sources.is_empty());
     assert_eq!((control.connections(), control.handshakes()), (0, 0));
-    assert_eq!(control.staying.load(Relaxed), 0);
+    assert_eq!(control.in_time.load(Relaxed), 0);
 }
 
 const OF_SOURCE: Result<(), Denial> = Err(Denial::Refuse(Refusal::ConnectionsOfSource));
 
 #[test]
-fn one_source_cannot_use_up_the_handshakes_of_others() {
+fn handshakes_of_one_source_do_not_exhaust_those_of_others() {
     let control = control(Limits::default());
     let mut open = begin(&control, ip(1), 256);
     assert_eq!(judge(&control, ip(1), false, false), Err(Denial::Retry));
     assert_eq!(judge(&control, ip(1), true, false), Ok(()));
     assert_eq!(judge(&control, ip(2), false, false), Ok(()));
-    // In all there are too few for a Retry to everybody.
+    // The total is too small for a Retry to everybody.
     open.truncate(0);
     open.extend(begin(&control, ip(1), 8 * 256));
     let refused = Err(Denial::Refuse(Refusal::HandshakesOfSource));
@@ -74,7 +74,7 @@ fn one_source_cannot_use_up_the_handshakes_of_others() {
 }
 
 #[test]
-fn above_the_budget_addresses_are_validated_then_refused() {
+fn handshakes_above_the_limits_get_retry_then_refusal() {
     let control = control(Limits {
         retry_above: 10,
         refuse_above: 20,
@@ -90,23 +90,23 @@ fn above_the_budget_addresses_are_validated_then_refused() {
     open.extend(begin(&control, ip(9), 1));
     let refused = Err(Denial::Refuse(Refusal::Handshakes));
     assert_eq!(judge(&control, ip(9), true, false), refused);
-    // Established ones are no handshakes any more.
-    open.iter_mut().for_each(Admitted::complete_handshake);
+    // Established connections do not count as handshakes.
+    open.iter_mut().for_each(AdmissionGuard::complete_handshake);
     assert_eq!(judge(&control, ip(9), false, false), Ok(()));
     assert_eq!((control.connections(), control.handshakes()), (20, 0));
 }
 
 #[test]
-fn handshakes_told_to_be_overdue_are_no_load_but_still_count() {
+fn overdue_handshakes_count_but_are_not_load() {
     let control = control(Limits {
         retry_above: 3,
         ..Limits::default()
     });
     let mut open = begin(&control, ip(1), 3);
-    assert!(control.is_loaded());
+    assert!(control.is_under_load());
     open[0].set_overdue();
     open[0].set_overdue();
-    assert!(!control.is_loaded());
+    assert!(!control.is_under_load());
     assert_eq!(control.handshakes(), 3);
     open[0].complete_handshake();
     open[0].complete_handshake();
@@ -116,7 +116,7 @@ fn handshakes_told_to_be_overdue_are_no_load_but_still_count() {
 }
 
 #[test]
-fn connections_are_bounded_in_all_and_by_source() {
+fn connections_are_bounded_in_total_and_by_source() {
     let control = control(Limits {
         connections: 30,
         connections_per_source: 10,
@@ -135,9 +135,9 @@ fn connections_are_bounded_in_all_and_by_source() {
     assert_nothing_counts(&control);
 }
 
-/// Whoever spoofs an address must not use up what its owner may have.
+/// Spoofing an address must not use up its owner's share.
 #[test]
-fn handshakes_without_proof_do_not_count_as_connections_of_a_source() {
+fn handshakes_of_unvalidated_addresses_do_not_count_as_connections_of_a_source() {
     let control = control(Limits {
         connections_per_source: 10,
         ..Limits::default()
@@ -151,7 +151,7 @@ fn handshakes_without_proof_do_not_count_as_connections_of_a_source() {
 }
 
 #[test]
-fn ipv6_counts_by_56_bits_and_sixteenfold_by_48() {
+fn ipv6_source_is_a_56_bit_prefix_with_a_16_fold_limit_per_48_bits() {
     let control = control(Limits {
         connections_per_source: 10,
         ..Limits::default()
@@ -170,7 +170,7 @@ fn ipv6_counts_by_56_bits_and_sixteenfold_by_48() {
 }
 
 #[test]
-fn an_ipv4_address_mapped_into_ipv6_is_the_same_source() {
+fn ipv4_mapped_ipv6_address_is_the_ipv4_source() {
     let control = control(Limits {
         connections_per_source: 1,
         ..Limits::default()
@@ -181,7 +181,7 @@ fn an_ipv4_address_mapped_into_ipv6_is_the_same_source() {
 }
 
 #[test]
-fn trusted_sources_are_bound_by_the_totals_only() {
+fn trusted_sources_are_bounded_by_totals_only() {
     let control = control(Limits {
         connections: 5_000,
         connections_per_source: 10,
@@ -208,22 +208,22 @@ fn trusted_sources_are_bound_by_the_totals_only() {
 }
 
 #[test]
-fn resets_and_refusals_have_rates() {
+fn resets_and_refusals_are_rate_limited() {
     let control = control(Limits::default());
     let count = |allowed: &dyn Fn() -> bool| (0..5_000).filter(|_| allowed()).count();
     assert_eq!(count(&|| control.may_reset(Instant::ZERO)), 1_000);
     assert_eq!(count(&|| control.may_refuse(Instant::ZERO)), 1_000);
     let later = Instant::from_nanos(100_000_000);
     assert_eq!(count(&|| control.may_reset(later)), 100);
-    assert!(control.could_refuse(later));
+    assert!(control.can_refuse(later));
     assert_eq!(count(&|| control.may_refuse(later)), 100);
-    assert!(!control.could_refuse(later));
+    assert!(!control.can_refuse(later));
 }
 
-/// Threads that all want the last places: never more than there are, and all of them are
+/// Threads compete for the last places: the limit is never exceeded, and every place is
 /// given out.
 #[test]
-fn places_are_given_out_once_among_threads() {
+fn concurrent_admissions_never_exceed_the_limit() {
     let control = control(Limits {
         connections: 100,
         connections_per_source: 40,
@@ -235,7 +235,7 @@ fn places_are_given_out_once_among_threads() {
                 let control = &control;
                 scope.spawn(move || {
                     let mut held = Vec::new();
-                    // Each takes from every source, and gives back some.
+                    // Each thread admits from every source, and drops some.
                     for round in 0..2_000_usize {
                         let source = ip(((round + usize::from(n)) % 4) as u8);
                         held.extend(control.admit(source, true, false));
@@ -249,7 +249,7 @@ fn places_are_given_out_once_among_threads() {
             })
             .collect();
         let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        let held: Vec<Vec<Admitted>> = joined.map(|held| held.expect("no panic")).collect();
+        let held: Vec<Vec<AdmissionGuard>> = joined.map(|held| held.expect("no panic")).collect();
         held.iter().map(Vec::len).collect()
     });
     assert_eq!(taken.iter().sum::<usize>(), 100, "{taken:?}");

@@ -1,50 +1,53 @@
-//! What an endpoint is made with.
+//! The settings of an endpoint.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::{Arc, Mutex};
 
-use super::Limits;
+use super::limits::Limits;
 use crate::cid::generator::{CidGenerator, RandomGenerator};
 use crate::connection::Config;
 use crate::crypto::{ReplayFilter, ResetKey, TokenKey};
 use crate::rng::Rng;
 
-/// Makes a connection-ID generator for each connection.
+/// Creates a connection-ID generator for each connection.
 pub type GeneratorFactory = Arc<dyn Fn() -> Box<dyn CidGenerator> + Send + Sync>;
 
-/// What a server needs beside the transport settings.
+/// The settings of a server in addition to the transport settings.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// TLS settings, from [`ServerCrypto`](crate::crypto::ServerCrypto).
     pub crypto: Arc<rustls::ServerConfig>,
-    /// Seals Retry and NEW_TOKEN tokens; the same key over restarts and shards.
+    /// The key that protects Retry and NEW_TOKEN tokens. Use the same key across restarts
+    /// and shards.
     pub token_key: Arc<TokenKey>,
-    /// NEW_TOKEN tokens seen, shared over shards.
+    /// Recognises NEW_TOKEN tokens that were used before. Shared by all shards.
     pub replay: Arc<Mutex<ReplayFilter>>,
-    /// Validate every address by Retry, not only under load.
+    /// Whether to validate every address by Retry, and not only under load.
     pub always_retry: bool,
-    /// Bounds on handshakes and connections.
+    /// Limits on handshakes and connections.
     pub limits: Limits,
-    /// Addresses clients should move to (RFC 9000 §9.6).
+    /// The preferred addresses that clients should move to (RFC 9000 §9.6).
     pub preferred_address: Option<(Option<SocketAddrV4>, Option<SocketAddrV6>)>,
 }
 
 /// Settings of an endpoint.
 #[derive(Clone)]
 pub struct EndpointConfig {
-    /// For every connection.
+    /// The transport settings of every connection.
     pub transport: Arc<Config>,
-    /// `None` = clients only.
+    /// The settings of the server; `None` = only client connections.
     pub server: Option<ServerConfig>,
-    /// Derives stateless reset tokens; the same over restarts, so that a
-    /// restarted server can tell its old clients.
+    /// Derives stateless reset tokens. Use the same key across restarts, so that a
+    /// restarted server can reset its old connections.
     pub reset_key: Arc<ResetKey>,
-    /// Connection IDs of every connection; all of one length.
+    /// Creates the connection-ID generator of each connection. All IDs must have the same
+    /// length.
     pub generator: GeneratorFactory,
 }
 
 impl EndpointConfig {
-    /// Clients only, with random eight-byte connection IDs.
+    /// Returns the settings of an endpoint for client connections, with random connection
+    /// IDs of eight bytes.
     #[must_use]
     pub fn client(transport: Arc<Config>, rng: &mut Rng) -> Self {
         Self {

@@ -1,29 +1,29 @@
-//! The handshakes with clients that are under way, oldest first.
+//! Incomplete handshakes with clients, oldest first.
 
 use core::ops::Bound;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::route::Handle;
+use super::route::ConnectionHandle;
 use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::memory;
 
-/// A handshake with a client.
+/// An incomplete handshake with a client.
 #[derive(Debug)]
-pub(super) struct Attempt {
-    /// Where its first Initials go: it repeats them with the connection ID it
-    /// chose (RFC 9000 §7.2), or that a Retry gave it.
+pub(super) struct PendingHandshake {
+    /// The Destination Connection ID of the client's first Initial packets: it repeats them
+    /// with the ID that it chose (RFC 9000 §7.2), or that a Retry gave it.
     pub(super) initial_dcid: ConnectionId,
     pub(super) began: Instant,
 }
 
-/// Handshakes under way. Handles are given out in order, so the first is the oldest.
+/// The incomplete handshakes. Handles are assigned in order, so the first is the oldest.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
-    open: BTreeMap<Handle, Attempt>,
-    /// Up to here somebody was told that they are overdue.
-    told: Option<Handle>,
+    open: BTreeMap<ConnectionHandle, PendingHandshake>,
+    /// Handshakes up to this one have been reported as overdue.
+    last_reported: Option<ConnectionHandle>,
 }
 
 impl Handshakes {
@@ -31,28 +31,33 @@ impl Handshakes {
         self.open.len()
     }
 
-    pub(super) fn begin(&mut self, handle: Handle, attempt: Attempt) {
+    pub(super) fn begin(&mut self, handle: ConnectionHandle, attempt: PendingHandshake) {
         self.open.insert(handle, attempt);
     }
 
-    /// It is complete, or it failed; `None` if it was before.
-    pub(super) fn end(&mut self, handle: Handle) -> Option<Attempt> {
+    /// Removes a handshake that completed or failed; `None` if it was removed before.
+    pub(super) fn end(&mut self, handle: ConnectionHandle) -> Option<PendingHandshake> {
         self.open.remove(&handle)
     }
 
-    /// The oldest that began `timeout` ago and was not answered here before.
-    pub(super) fn next_overdue(&mut self, now: Instant, timeout: Duration) -> Option<Handle> {
-        let after = self.told.map_or(Bound::Unbounded, Bound::Excluded);
+    /// Returns the oldest handshake that started at least `timeout` ago and was not
+    /// returned before.
+    pub(super) fn next_overdue(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+    ) -> Option<ConnectionHandle> {
+        let after = self.last_reported.map_or(Bound::Unbounded, Bound::Excluded);
         let (&handle, oldest) = self.open.range((after, Bound::Unbounded)).next()?;
         if now.saturating_since(oldest.began) < timeout {
             return None;
         }
-        self.told = Some(handle);
+        self.last_reported = Some(handle);
         Some(handle)
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::map(&self.open)
+        memory::btree_map(&self.open)
     }
 }

@@ -1,52 +1,52 @@
-//! What an endpoint lets strangers take of it.
+//! Limits on what clients can use of an endpoint.
 
 use core::time::Duration;
 
 use ipnet::IpNet;
 
-/// Bounds on the clients of one [`Endpoint`](super::Endpoint), or of all endpoints that
+/// Limits on the clients of an [`Endpoint`](super::Endpoint), or of all endpoints that
 /// share an [`AdmissionControl`](super::AdmissionControl) together.
 ///
-/// A *source* is an IPv4 address, or an IPv6 prefix of 56 bits, which is what one
-/// customer of a provider typically holds. Sixteen times as much as to a source is
-/// allowed to an IPv6 prefix of 48 bits, which a site can have of its own.
+/// A *source* is an IPv4 address or an IPv6 prefix of 56 bits, which is what a provider
+/// typically assigns to a customer. An IPv6 prefix of 48 bits, which a site may have, gets
+/// sixteen times the limit of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// From this many handshakes on, addresses have to be validated by Retry first,
-    /// and handshakes get less time. 1,000: with some 25 KiB each they hold 25 MB.
+    /// At this many handshakes and above, addresses must be validated by Retry first, and
+    /// handshakes get less time. Default 1,000: with some 25 KiB each they use 25 MB.
     pub retry_above: usize,
-    /// From this many handshakes on, even validated clients are refused. 10,000:
-    /// with some 25 KiB each they hold 250 MB.
+    /// At this many handshakes, even clients with validated addresses are refused. Default
+    /// 10,000: with some 25 KiB each they use 250 MB.
     pub refuse_above: usize,
-    /// From this many handshakes of one source on, that source is asked to validate
-    /// by Retry; from eight times as many on it is refused. 256: the clients behind
-    /// one address seldom begin as many within a round trip.
+    /// At this many handshakes of a source and above, the source must validate its address
+    /// by Retry; at eight times as many it is refused. Default 256: the clients behind one
+    /// address seldom start as many within a round trip.
     pub per_source: usize,
-    /// How long a handshake may take, from its first packet on, while
-    /// [`retry_above`](Self::retry_above) or more are open; zero = as long as
-    /// [`Config::handshake_timeout`](crate::connection::Config::handshake_timeout)
-    /// says. It applies to those begun earlier too. 10 s: several times what a
+    /// How long a handshake may take from its first packet while there are
+    /// [`retry_above`](Self::retry_above) or more; zero = only
+    /// [`Config::handshake_timeout`](crate::connection::Config::handshake_timeout) applies.
+    /// Applies to handshakes that started earlier too. Default 10 s: several times what a
     /// client needs that loses every second packet on a path of 200 ms.
     pub handshake_timeout_under_load: Duration,
-    /// Connections of clients, handshakes among them. 100,000: quiet ones hold about
-    /// 10 KiB each, which makes 1 GB.
+    /// Most connections of clients, including handshakes. Default 100,000: idle ones use
+    /// about 10 KiB each, which makes 1 GB.
     pub connections: usize,
-    /// Connections of one source, handshakes of validated addresses among them.
-    /// 10,000: enough for a provider that has its customers share addresses, and a
-    /// tenth of [`connections`](Self::connections).
+    /// Most connections of a source, including handshakes from validated addresses. Default
+    /// 10,000: enough for a provider whose customers share addresses, and a tenth of
+    /// [`connections`](Self::connections).
     pub connections_per_source: usize,
-    /// Addresses that are no source: no bound per source holds for them. For load
-    /// balancers and proxies that connect for many others. None by default.
+    /// Networks to which no limit per source applies, such as load balancers and proxies
+    /// that connect for many others. Empty by default.
     pub trusted: Vec<IpNet>,
-    /// Stateless resets that are sent in a second, and at once after a pause
-    /// (RFC 9000 §10.3.3); the others are not sent. 1,000: an attacker can spend as
-    /// many datagrams of 42 bytes, and the clients of a server that was restarted
-    /// hear within a few of their own retransmissions.
+    /// Most stateless resets sent per second, and at once after a pause (RFC 9000 §10.3.3).
+    /// Default 1,000: an attacker needs no more than a thousand datagrams of 42 bytes to
+    /// use them up, and the clients of a restarted server are reset within a few of their
+    /// own retransmissions.
     pub resets_per_second: u32,
-    /// Refusals that are sent in a second, and at once after a pause; other clients
-    /// are left without an answer and try again. 1,000: each costs about as much as
-    /// a hundredth of a handshake.
+    /// Most refusals sent per second, and at once after a pause; further clients get no
+    /// answer and try again. Default 1,000: a refusal costs about a hundredth of a
+    /// handshake.
     pub refusals_per_second: u32,
 }
 

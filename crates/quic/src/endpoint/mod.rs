@@ -1,17 +1,18 @@
-//! Which connection a datagram belongs to, and what to say when it belongs to
-//! none (RFC 9000 §5.2, §6, §8.1, §10.3).
+//! Which connection a datagram belongs to, and how to answer if it belongs to none (RFC
+//! 9000 §5.2, §6, §8.1, §10.3).
 //!
 //! ```text
-//! receive: route by connection ID -> the connection
-//!          else long header, unknown version -> Version Negotiation
-//!          else Initial -> token -> overload -> Retry | refuse | accept
-//!          else short header -> a stateless reset: the connection it ends
-//!                            -> answered by one, at a limited rate
+//! known connection ID                  -> the connection
+//! stateless reset of a connection      -> the connection
+//! long header with unknown version     -> Version Negotiation
+//! Initial packet                       -> token, limits -> Retry | refuse | accept
+//! anything else                        -> stateless reset, at a limited rate
 //! ```
 //!
-//! An endpoint owns no connection: the caller does, so that each can have a
-//! lock of its own.
+//! An endpoint does not own its connections. The caller does, so that each can have a lock
+//! of its own.
 
+mod accept;
 mod admission;
 mod config;
 mod handshakes;
@@ -27,17 +28,17 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 pub use self::admission::AdmissionControl;
-use self::admission::Admitted;
+use self::admission::AdmissionGuard;
 pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
-use self::handshakes::{Attempt, Handshakes};
+use self::handshakes::Handshakes;
 pub use self::incoming::Incoming;
 pub use self::limits::Limits;
-pub use self::route::Handle;
+pub use self::route::ConnectionHandle;
 use self::route::Routes;
 pub use self::sources::Source;
 use crate::Instant;
 use crate::cid::{ConnectionId, ResetToken};
-use crate::connection::{Config, Connect, Connection, EndpointEvent, Received};
+use crate::connection::{Config, ConnectOptions, Connection, EndpointEvent, RecvMeta};
 use crate::count::Count;
 use crate::error::TransportError;
 use crate::event::DropReason;
@@ -46,21 +47,21 @@ use crate::rng::Rng;
 use crate::wire::header::{HeaderKind, PartialHeader, Route};
 use crate::wire::{self, MIN_MTU, Version};
 
-/// What became of a datagram.
+/// What to do with a received datagram.
 #[derive(Debug)]
-pub enum Arrival {
-    /// It is this connection's: call [`Connection::receive`].
-    Connection(Handle),
-    /// A client begins: call [`Endpoint::accept`], then
+pub enum DatagramEvent {
+    /// It belongs to this connection: call [`Connection::receive`].
+    Connection(ConnectionHandle),
+    /// A client starts a connection: call [`Endpoint::accept`], then
     /// [`Connection::receive`] with the same datagram.
     Incoming(Box<Incoming>),
-    /// Send the bytes written to `response` back.
-    Respond,
-    /// Nothing is to be done.
+    /// Send the bytes written to `response` to the sender.
+    Response,
+    /// It was dropped; there is nothing to do.
     Dropped(DropReason),
 }
 
-/// Counts of an endpoint.
+/// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointCounters {
@@ -68,71 +69,72 @@ pub struct EndpointCounters {
     pub accepted: u64,
     /// Retry packets sent.
     pub retries: u64,
-    /// Clients refused, by a limit or by the application.
+    /// Clients refused by a limit or by the application.
     pub refused: u64,
-    /// Of those, for the number of handshakes, of all or of their source.
+    /// Clients refused because of the number of handshakes, in total or of their source.
     pub refused_handshakes: u64,
-    /// Of those, for the number of connections, of all or of their source.
+    /// Clients refused because of the number of connections, in total or of their source.
     pub refused_connections: u64,
-    /// Clients over a limit that were not even told so, over the rate of refusals
-    /// ([`Limits::refusals_per_second`]). Also counted in `dropped`.
+    /// Clients above a limit that were not sent a refusal, because the rate of refusals
+    /// ([`Limits::refusals_per_second`]) was reached. Also counted in `dropped`.
     pub refusals_withheld: u64,
-    /// Initials without any of a ClientHello, which begin nothing. Also counted in
-    /// `dropped`.
+    /// Initial packets without any part of a ClientHello, which start no connection. Also
+    /// counted in `dropped`.
     pub without_client_hello: u64,
-    /// Handshakes named by [`Endpoint::next_overdue`].
+    /// Handshakes returned by [`Endpoint::next_overdue`].
     pub overdue: u64,
-    /// Initials not answered because the attempt they continue was, by a Retry
-    /// or a refusal. Also counted in `dropped`.
+    /// Initial packets not answered because they continue an attempt that was answered, by
+    /// a Retry or a refusal. Also counted in `dropped`.
     pub continued: u64,
     /// Version Negotiation packets sent.
     pub negotiations: u64,
     /// Stateless resets sent.
     pub resets: u64,
-    /// Stateless resets not sent, over their rate.
+    /// Stateless resets not sent, because their rate ([`Limits::resets_per_second`]) was
+    /// reached.
     pub resets_withheld: u64,
-    /// Datagrams nobody wanted.
+    /// Datagrams dropped.
     pub dropped: u64,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ConnectionEntry {
     cids: Vec<ConnectionId>,
-    /// What the peer would reset it with.
+    /// The peer's stateless reset tokens.
     tokens: Vec<ResetToken>,
-    /// A client's: it counts as long as this is here.
-    admitted: Option<Admitted>,
+    /// For a client's connection: counts it towards the limits until this is dropped.
+    admitted: Option<AdmissionGuard>,
 }
 
-/// A datagram that begins with an Initial of a client that is not known.
+/// A datagram that starts with an Initial packet for no known connection.
 #[derive(Clone, Copy, Debug)]
-struct First<'a> {
+struct FirstDatagram<'a> {
     now: Instant,
-    /// Wall time in seconds.
+    /// Unix time in seconds.
     unix_now: u64,
-    from: Received,
+    from: RecvMeta,
     header: &'a PartialHeader,
     datagram: &'a [u8],
 }
 
-/// Routes datagrams to connections, both roles. Sans-I/O.
+/// Routes datagrams to connections, as client, server or both. Performs no I/O.
 pub struct Endpoint {
     config: EndpointConfig,
     rng: Rng,
     cid_len: usize,
     routes: Routes,
-    known: FxHashMap<Handle, Known>,
+    connections: FxHashMap<ConnectionHandle, ConnectionEntry>,
     next: u64,
     admission: Arc<AdmissionControl>,
     handshakes: Handshakes,
     /// Attempts that the application refused, newest last; at most
-    /// [`incoming::REFUSED`].
+    /// `accept::MAX_REMEMBERED_REFUSALS`.
     refused: VecDeque<ConnectionId>,
     counters: EndpointCounters,
 }
 
 impl Endpoint {
-    /// An endpoint whose every random choice comes from `rng`.
+    /// Creates an endpoint that takes all its random numbers from `rng`.
     #[must_use]
     pub fn new(config: EndpointConfig, mut rng: Rng) -> Self {
         let routes = Routes::new(&mut rng);
@@ -141,8 +143,8 @@ impl Endpoint {
         Self::with_parts(config, routes, Arc::new(admission), rng)
     }
 
-    /// Like [`new`](Self::new), with limits that hold for all endpoints that are given
-    /// the same `admission` together. Those of [`ServerConfig::limits`] do not count.
+    /// Like [`new`](Self::new), but with limits that apply to all endpoints with the same
+    /// `admission` together. [`ServerConfig::limits`] is ignored.
     #[must_use]
     pub fn with_admission(
         config: EndpointConfig,
@@ -162,7 +164,7 @@ impl Endpoint {
         Self {
             cid_len: (config.generator)().cid_len(),
             routes,
-            known: FxHashMap::default(),
+            connections: FxHashMap::default(),
             next: 0,
             admission,
             handshakes: Handshakes::default(),
@@ -173,43 +175,43 @@ impl Endpoint {
         }
     }
 
-    /// Counts so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> EndpointCounters {
         self.counters
     }
 
-    /// Connections known.
+    /// Returns the number of connections.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.connections.len()
     }
 
-    /// Whether no connection is known.
+    /// Returns whether there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.connections.is_empty()
     }
 
-    /// Handshakes under way on the server side.
+    /// Returns the number of incomplete handshakes with clients.
     #[must_use]
     pub fn handshakes(&self) -> usize {
         self.handshakes.len()
     }
 
-    /// Who is let in, here and at the endpoints that share it.
+    /// Returns the admission control of this endpoint and those that share it.
     #[must_use]
     pub fn admission(&self) -> &Arc<AdmissionControl> {
         &self.admission
     }
 
-    /// A handshake that takes longer than it may while there are many
-    /// ([`Limits::handshake_timeout_under_load`]), the oldest first, each once: end
-    /// it with [`Connection::expire_handshake`]. Ask until `None`, after each batch
-    /// of datagrams; without any there is nobody that the room is needed for.
-    pub fn next_overdue(&mut self, now: Instant) -> Option<Handle> {
+    /// Returns a handshake that has taken longer than
+    /// [`Limits::handshake_timeout_under_load`] while there are many: the oldest first,
+    /// each once. End it with [`Connection::expire_handshake`]. Call this until it returns
+    /// `None` after each batch of datagrams; without new datagrams nobody needs the room.
+    pub fn next_overdue(&mut self, now: Instant) -> Option<ConnectionHandle> {
         let timeout = self.admission.limits().handshake_timeout_under_load;
-        if timeout.is_zero() || !self.admission.is_loaded() {
+        if timeout.is_zero() || !self.admission.is_under_load() {
             return None;
         }
         let overdue = self.handshakes.next_overdue(now, timeout)?;
@@ -220,42 +222,42 @@ impl Endpoint {
         Some(overdue)
     }
 
-    /// Bytes of memory the endpoint holds beside its connections
-    /// ([`Connection::memory`]) and what it may share ([`AdmissionControl::memory`]):
-    /// routes and handshakes.
+    /// Returns the bytes of memory that the endpoint uses for routes and handshakes, in
+    /// addition to its connections ([`Connection::memory`]) and what it may share
+    /// ([`AdmissionControl::memory`]).
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,
-        reason = "sizes of what is in memory together"
+        reason = "the parts are in memory at the same time, so their sizes add up"
     )]
     pub fn memory(&self) -> usize {
-        let known = self.known.values();
-        let each = known.map(|known| memory::list(&known.cids) + memory::list(&known.tokens));
+        let known = self.connections.values();
+        let each = known.map(|known| memory::vec(&known.cids) + memory::vec(&known.tokens));
         each.sum::<usize>()
-            + memory::table(&self.known)
+            + memory::hash_map(&self.connections)
             + self.routes.memory()
             + self.handshakes.memory()
-            + memory::ring(&self.refused)
+            + memory::vec_deque(&self.refused)
     }
 
-    /// Finds whose datagram this is. An answer that needs no connection is
-    /// written to `response` (cleared first). `unix_now` is wall time in
+    /// Finds the connection that a datagram belongs to. An answer that needs no connection
+    /// is written to `response`, which is cleared first. `unix_now` is the Unix time in
     /// seconds, for tokens.
     pub fn receive(
         &mut self,
         now: Instant,
         unix_now: u64,
-        from: Received,
+        from: RecvMeta,
         datagram: &[u8],
         response: &mut Vec<u8>,
-    ) -> Arrival {
+    ) -> DatagramEvent {
         response.clear();
         let route = wire::header::route(datagram, self.cid_len);
         let known = route
             .and_then(|route| ConnectionId::new(route.dcid))
             .and_then(|cid| self.routes.get(&cid));
         if let Some(handle) = known {
-            return Arrival::Connection(handle);
+            return DatagramEvent::Connection(handle);
         }
         let unclaimed = match route {
             None => Err(DropReason::Malformed),
@@ -263,22 +265,22 @@ impl Endpoint {
                 version: None,
                 dcid,
             }) => match self.routes.get_reset(datagram) {
-                Some(handle) => return Arrival::Connection(handle),
-                None => self.reset_stranger(now, datagram, dcid, response),
+                Some(handle) => return DatagramEvent::Connection(handle),
+                None => self.reply_with_reset(now, datagram, dcid, response),
             },
             Some(Route {
                 version: Some(version),
                 ..
             }) => self.receive_long(now, version, unix_now, from, datagram, response),
         };
-        // RFC 9000 §10.3: whatever it looks like, it may be a stateless reset.
+        // RFC 9000 §10.3: any datagram may be a stateless reset, whatever it looks like.
         match unclaimed {
             Ok(arrival) => arrival,
             Err(reason) => match self.routes.get_reset(datagram) {
-                Some(handle) => Arrival::Connection(handle),
+                Some(handle) => DatagramEvent::Connection(handle),
                 None => {
                     self.counters.dropped.count_one();
-                    Arrival::Dropped(reason)
+                    DatagramEvent::Dropped(reason)
                 }
             },
         }
@@ -289,26 +291,26 @@ impl Endpoint {
         now: Instant,
         version: Version,
         unix_now: u64,
-        from: Received,
+        from: RecvMeta,
         datagram: &[u8],
         response: &mut Vec<u8>,
-    ) -> Result<Arrival, DropReason> {
+    ) -> Result<DatagramEvent, DropReason> {
         if self.config.server.is_none() || version == Version::NEGOTIATION {
             return Err(DropReason::Unexpected);
         }
         let header =
             PartialHeader::parse(datagram, self.cid_len).map_err(|_| DropReason::Malformed)?;
-        // RFC 9000 §14.1: a client's first datagram is 1,200 bytes at least,
-        // also when it is of a version we don't know (§6.1 guards the same).
+        // RFC 9000 §14.1: a client's first datagram has at least 1,200 bytes, also if its
+        // version is unknown (§6.1 requires the same).
         let full = datagram.len() >= usize::from(MIN_MTU);
         match header.kind {
             HeaderKind::UnsupportedVersion if full => {
                 self.counters.negotiations.count_one();
                 reply::negotiation(&mut self.rng, &header, datagram, response);
-                Ok(Arrival::Respond)
+                Ok(DatagramEvent::Response)
             }
             HeaderKind::Initial { token } if full => {
-                let first = First {
+                let first = FirstDatagram {
                     now,
                     unix_now,
                     from,
@@ -317,11 +319,11 @@ impl Endpoint {
                 };
                 self.receive_initial(&first, token.of(datagram), response)
             }
-            // A client in the middle of a handshake that this server has
-            // forgotten. It has a token to know the answer by once it has the
-            // server's transport parameters, as it has when it sends this.
+            // A client in the middle of a handshake that this server has forgotten. When it
+            // sends this, it has the server's transport parameters, and with them the token
+            // to recognise a reset by.
             HeaderKind::Handshake => {
-                self.reset_stranger(now, datagram, header.dcid.of(datagram), response)
+                self.reply_with_reset(now, datagram, header.dcid.of(datagram), response)
             }
             HeaderKind::UnsupportedVersion | HeaderKind::Initial { .. } => {
                 Err(DropReason::Malformed)
@@ -333,37 +335,37 @@ impl Endpoint {
         }
     }
 
-    /// Begins a client connection.
+    /// Starts a client connection.
     ///
     /// # Errors
-    /// If TLS refuses its settings.
+    /// If TLS rejects its settings.
     pub fn connect(
         &mut self,
         now: Instant,
-        connect: Connect,
-    ) -> Result<(Handle, Connection), TransportError> {
+        connect: ConnectOptions,
+    ) -> Result<(ConnectionHandle, Connection), TransportError> {
         let transport = self.config.transport.clone();
         self.connect_with(now, connect, transport)
     }
 
-    /// Like [`connect`](Self::connect), with transport settings of its own.
+    /// Like [`connect`](Self::connect), but with transport settings for this connection.
     ///
     /// # Errors
-    /// If TLS refuses its settings.
+    /// If TLS rejects its settings.
     pub fn connect_with(
         &mut self,
         now: Instant,
-        connect: Connect,
+        connect: ConnectOptions,
         transport: Arc<Config>,
-    ) -> Result<(Handle, Connection), TransportError> {
+    ) -> Result<(ConnectionHandle, Connection), TransportError> {
         let mut common = self.common(now);
         common.config = transport;
         let mut connection = Connection::connect(common, connect)?;
         Ok((self.register(&mut connection, None), connection))
     }
 
-    fn common(&mut self, now: Instant) -> crate::connection::Common {
-        crate::connection::Common {
+    fn common(&mut self, now: Instant) -> crate::connection::CommonOptions {
+        crate::connection::CommonOptions {
             now,
             config: self.config.transport.clone(),
             rng: self.rng.child("connection"),
@@ -372,12 +374,16 @@ impl Endpoint {
         }
     }
 
-    fn register(&mut self, connection: &mut Connection, admitted: Option<Admitted>) -> Handle {
-        let handle = Handle(self.next);
+    fn register(
+        &mut self,
+        connection: &mut Connection,
+        admitted: Option<AdmissionGuard>,
+    ) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.next);
         self.next.count_one();
-        self.known.insert(
+        self.connections.insert(
             handle,
-            Known {
+            ConnectionEntry {
                 cids: Vec::new(),
                 tokens: Vec::new(),
                 admitted,
@@ -389,9 +395,9 @@ impl Endpoint {
         handle
     }
 
-    /// Takes what [`Connection::poll_endpoint_event`] gave.
-    pub fn on_event(&mut self, handle: Handle, event: EndpointEvent) {
-        let Some(known) = self.known.get_mut(&handle) else {
+    /// Handles an event from [`Connection::poll_endpoint_event`].
+    pub fn on_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
+        let Some(known) = self.connections.get_mut(&handle) else {
             return;
         };
         match event {
@@ -415,7 +421,7 @@ impl Endpoint {
             }
             EndpointEvent::Drained => {
                 self.end_handshake(handle);
-                if let Some(known) = self.known.remove(&handle) {
+                if let Some(known) = self.connections.remove(&handle) {
                     for cid in &known.cids {
                         self.routes.remove(cid, handle);
                     }
@@ -425,35 +431,36 @@ impl Endpoint {
         }
     }
 
-    /// Forgets every connection: nobody serves them any more. Clients of them no longer
-    /// count.
+    /// Forgets every connection, when nobody serves them any more. Their clients no longer
+    /// count towards the limits.
     pub fn forget_all(&mut self) {
-        let handles: Vec<Handle> = self.known.keys().copied().collect();
+        let handles: Vec<ConnectionHandle> = self.connections.keys().copied().collect();
         for handle in handles {
             self.on_event(handle, EndpointEvent::Drained);
         }
     }
 
-    fn admitted(&mut self, handle: Handle) -> Option<&mut Admitted> {
-        self.known.get_mut(&handle)?.admitted.as_mut()
+    fn admitted(&mut self, handle: ConnectionHandle) -> Option<&mut AdmissionGuard> {
+        self.connections.get_mut(&handle)?.admitted.as_mut()
     }
 
-    fn end_handshake(&mut self, handle: Handle) {
+    fn end_handshake(&mut self, handle: ConnectionHandle) {
         if let Some(attempt) = self.handshakes.end(handle) {
             self.routes.remove(&attempt.initial_dcid, handle);
         }
     }
 
-    /// A packet of a connection we don't know: tell the peer so that it need
-    /// not wait for its timeout (RFC 9000 §10.3).
-    fn reset_stranger(
+    /// Answers a packet of an unknown connection with a stateless reset, so that the peer
+    /// need not wait for its timeout (RFC 9000 §10.3).
+    fn reply_with_reset(
         &mut self,
         now: Instant,
         datagram: &[u8],
         dcid: &[u8],
         response: &mut Vec<u8>,
-    ) -> Result<Arrival, DropReason> {
-        // Of another length it is not one of ours, so that nobody has its token.
+    ) -> Result<DatagramEvent, DropReason> {
+        // A connection ID of another length is not one of ours, so nobody has a token for
+        // it.
         let ours = dcid.len() == self.cid_len && !dcid.is_empty();
         let size = wire::reset::size(datagram.len()).filter(|_| ours);
         let size = size.ok_or(DropReason::Unexpected)?;
@@ -464,14 +471,14 @@ impl Endpoint {
         self.counters.resets.count_one();
         let token = self.config.reset_key.token(dcid);
         reply::reset(&mut self.rng, size, token, response);
-        Ok(Arrival::Respond)
+        Ok(DatagramEvent::Response)
     }
 }
 
 impl core::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Endpoint")
-            .field("connections", &self.known.len())
+            .field("connections", &self.connections.len())
             .field("counters", &self.counters)
             .finish_non_exhaustive()
     }

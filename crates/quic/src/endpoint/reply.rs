@@ -1,5 +1,4 @@
-//! Packets that need no connection: Version Negotiation, Retry, a refusal,
-//! stateless reset.
+//! Packets that need no connection: Version Negotiation, Retry, refusal, stateless reset.
 
 use crate::Role;
 use crate::cid::{ConnectionId, ResetToken};
@@ -13,11 +12,11 @@ use crate::wire::{
     MIN_MTU, TruncatedNumber, Version, Writer, frame, negotiation, reset as wire_reset,
 };
 
-/// Room for any of these packets before its tag: a Retry token is the longest
-/// part, and no answer may be larger than the datagram that it answers.
+/// Room for any of these packets without its tag. A Retry token is the longest part, and no
+/// answer may be larger than the datagram that it answers.
 const ROOM: usize = MIN_MTU as usize - TAG_LEN;
 
-/// What is written is the response; nothing if it did not fit into [`ROOM`].
+/// Writes the response; it is empty if it does not fit into [`ROOM`].
 fn write(response: &mut Vec<u8>, encode: impl FnOnce(&mut Writer<'_>)) {
     response.clear();
     response.resize(ROOM, 0);
@@ -27,7 +26,7 @@ fn write(response: &mut Vec<u8>, encode: impl FnOnce(&mut Writer<'_>)) {
     response.truncate(len);
 }
 
-/// RFC 9000 §17.2.1, with a reserved version among ours (§15).
+/// Writes Version Negotiation (RFC 9000 §17.2.1), with a reserved version among ours (§15).
 pub(super) fn negotiation(
     rng: &mut Rng,
     header: &PartialHeader,
@@ -47,7 +46,7 @@ pub(super) fn negotiation(
     });
 }
 
-/// RFC 9000 §17.2.5, RFC 9001 §5.8.
+/// Writes Retry (RFC 9000 §17.2.5, RFC 9001 §5.8).
 pub(super) fn retry(
     client: ConnectionId,
     retry_scid: ConnectionId,
@@ -72,8 +71,8 @@ pub(super) fn retry(
     response.extend_from_slice(&tag);
 }
 
-/// An Initial with CONNECTION_CLOSE (RFC 9000 §10.2.3), smaller than what it
-/// answers.
+/// Writes an Initial packet with CONNECTION_CLOSE (RFC 9000 §10.2.3), smaller than the
+/// datagram that it answers.
 pub(super) fn close(
     dcid: &ConnectionId,
     client: &ConnectionId,
@@ -109,7 +108,7 @@ pub(super) fn close(
     }
 }
 
-/// RFC 9000 §10.3.
+/// Writes a stateless reset (RFC 9000 §10.3).
 pub(super) fn reset(rng: &mut Rng, size: usize, token: ResetToken, response: &mut Vec<u8>) {
     write(response, |w| {
         wire_reset::encode(w, size, token, |bytes| rng.fill(bytes));
@@ -126,7 +125,7 @@ mod tests {
         ConnectionId::new(&vec![byte; len]).expect("at most 20 bytes")
     }
 
-    /// The reason that a client reads in the close.
+    /// Returns the reason that a client reads in the packet.
     fn reason(mut packet: Vec<u8>, dcid: &ConnectionId) -> String {
         let keys = initial_keys(dcid, Role::Client).remote;
         let header = PartialHeader::parse(&packet, 8).expect("a header");

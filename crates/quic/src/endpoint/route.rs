@@ -1,4 +1,4 @@
-//! Connection ID to connection; reset token to connection.
+//! Routes from connection IDs and stateless reset tokens to connections.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use crate::memory;
 use crate::rng::Rng;
 use crate::wire::reset::candidate;
 
-/// Names a connection of an endpoint; never used again.
+/// Identifies a connection of an endpoint. Handles are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle(pub u64);
+pub struct ConnectionHandle(pub u64);
 
 /// The routing table. Clients choose the connection IDs of their first packets,
 /// so the hash is keyed.
 #[derive(Debug)]
 pub(super) struct Routes {
-    by_cid: HashMap<ConnectionId, Handle, FixedState>,
-    /// By what `disguise` makes of the token.
-    by_token: HashMap<[u8; 16], Handle, FixedState>,
-    /// A pseudorandom function of its own: how long a search takes says nothing
-    /// about tokens (RFC 9000 §10.3.1).
+    by_cid: HashMap<ConnectionId, ConnectionHandle, FixedState>,
+    /// By the token's image under `disguise`.
+    by_token: HashMap<[u8; 16], ConnectionHandle, FixedState>,
+    /// A pseudorandom function, so that the time of a lookup reveals nothing about tokens
+    /// (RFC 9000 §10.3.1).
     disguise: ResetKey,
 }
 
@@ -35,8 +35,8 @@ impl Routes {
         }
     }
 
-    /// Whose stateless reset `datagram` is, if it is one.
-    pub(super) fn get_reset(&self, datagram: &[u8]) -> Option<Handle> {
+    /// Returns the connection that `datagram` resets, if it is a stateless reset.
+    pub(super) fn get_reset(&self, datagram: &[u8]) -> Option<ConnectionHandle> {
         if self.by_token.is_empty() {
             return None;
         }
@@ -44,9 +44,14 @@ impl Routes {
         self.by_token.get(&self.disguise.token(&token.0).0).copied()
     }
 
-    /// Replaces the tokens that reset a connection. Peers choose them: one that
-    /// another connection has stays with that.
-    pub(super) fn set_tokens(&mut self, handle: Handle, old: &[ResetToken], new: &[ResetToken]) {
+    /// Replaces the reset tokens of a connection. Peers choose them: a token of another
+    /// connection stays with that one.
+    pub(super) fn set_tokens(
+        &mut self,
+        handle: ConnectionHandle,
+        old: &[ResetToken],
+        new: &[ResetToken],
+    ) {
         for token in old {
             let key = self.disguise.token(&token.0).0;
             if self.by_token.get(&key) == Some(&handle) {
@@ -59,24 +64,23 @@ impl Routes {
         }
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
-        memory::table(&self.by_cid).saturating_add(memory::table(&self.by_token))
+        memory::hash_map(&self.by_cid).saturating_add(memory::hash_map(&self.by_token))
     }
 
-    pub(super) fn get(&self, cid: &ConnectionId) -> Option<Handle> {
+    pub(super) fn get(&self, cid: &ConnectionId) -> Option<ConnectionHandle> {
         self.by_cid.get(cid).copied()
     }
 
-    /// Datagrams to `cid` are those of `handle`, unless they are another's: a client
-    /// chooses the first one, and no choice of a stranger's may redirect what
-    /// belongs to a connection.
-    pub(super) fn add(&mut self, cid: ConnectionId, handle: Handle) {
+    /// Routes `cid` to `handle`, unless another connection has it: a client chooses its
+    /// first ID, and must not be able to redirect the datagrams of another connection.
+    pub(super) fn add(&mut self, cid: ConnectionId, handle: ConnectionHandle) {
         self.by_cid.entry(cid).or_insert(handle);
     }
 
-    /// They no longer are; those of another stay that one's.
-    pub(super) fn remove(&mut self, cid: &ConnectionId, handle: Handle) {
+    /// Removes the route of `cid` if it leads to `handle`.
+    pub(super) fn remove(&mut self, cid: &ConnectionId, handle: ConnectionHandle) {
         if self.by_cid.get(cid) == Some(&handle) {
             self.by_cid.remove(cid);
         }

@@ -1,4 +1,4 @@
-//! Connections and handshakes by where they come from.
+//! Counts of connections and handshakes by source.
 
 use core::hash::BuildHasher as _;
 use std::collections::HashMap;
@@ -10,30 +10,31 @@ use foldhash::fast::FixedState;
 use crate::memory;
 use crate::rng::Rng;
 
-/// How many times as much an IPv6 prefix of 48 bits gets as one of 56: it holds 256
-/// of them, and a provider may give it to one site or to many customers.
+/// How many times the limit of an IPv6 prefix of 56 bits a prefix of 48 bits gets: it
+/// contains 256 of them, and a provider may give it to one site or to many customers.
 const NETWORK_SHARE: usize = 16;
 
-/// Tables of their own locks: several for each of the threads that most servers have.
+/// Number of tables, each with its own lock: several for each thread that most servers
+/// have.
 const TABLES: usize = 16;
 
-/// Entries for which a table never shrinks.
+/// Capacity up to which a table never shrinks.
 const SMALL_TABLE: usize = 8;
 
-/// Where a connection comes from: it is where it began. A client that migrates
-/// (RFC 9000 §9) stays on the account of its first address, since every address of
-/// it was validated and a count that moved could be moved onto others.
+/// The source of a connection: the network that it started from. A client that migrates
+/// (RFC 9000 §9) keeps counting for its first address, since each of its addresses was
+/// validated, and a count that moved could be moved onto others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// An address.
+    /// An IPv4 address.
     V4([u8; 4]),
-    /// The first 56 bits of an address.
+    /// The first 56 bits of an IPv6 address.
     V6([u8; 7]),
 }
 
 impl Source {
-    /// Where a client with this address comes from. Addresses of IPv4 that are mapped
-    /// into IPv6 are those of IPv4.
+    /// Returns the source of a client with this address. IPv4-mapped IPv6 addresses count
+    /// as IPv4 addresses.
     #[must_use]
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
@@ -45,7 +46,8 @@ impl Source {
         }
     }
 
-    /// What is counted on its account, with the share that each gets.
+    /// Returns the accounts that the source counts for, each with the multiple of the limit
+    /// that it gets.
     fn accounts(self) -> impl Iterator<Item = (Account, usize)> {
         let network = match self {
             Self::V4(_) => None,
@@ -64,29 +66,30 @@ enum Account {
     Network([u8; 6]),
 }
 
-/// What is open on an account; never empty.
+/// The open handshakes and connections of an account; never both zero in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+struct SourceCount {
     handshakes: usize,
-    /// Connections whose address is proven: spoofed ones must not take away what
-    /// belongs to the true owner of an address.
-    proven: usize,
+    /// Connections with a validated address: spoofed ones must not use up the share of the
+    /// true owner of an address.
+    validated: usize,
 }
 
-/// How full the fuller of a source's accounts is, as if it were the source's alone.
+/// The usage of a source: that of the fuller of its accounts, scaled to the limit of one
+/// source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct SourceUsage {
     pub(super) handshakes: usize,
-    pub(super) proven: usize,
+    pub(super) validated: usize,
 }
 
-/// Counts by source, in several tables with a lock for each, so that endpoints that
-/// share them seldom wait for each other. As large as there are connections, at most
-/// twice; clients choose the keys, so the hashes are keyed.
+/// Counts by source, in several tables with a lock each, so that endpoints that share them
+/// seldom wait for each other. The tables have at most twice the size that the number of
+/// connections needs. Clients choose the keys, so the hashes are keyed.
 #[derive(Debug)]
 pub(super) struct Sources {
     tables: [Mutex<Table>; TABLES],
-    /// Says in which table a source is.
+    /// Selects the table of a source.
     choice: FixedState,
 }
 
@@ -105,47 +108,47 @@ impl Sources {
         }
     }
 
-    /// A client of this source begins a handshake, if `enter` lets it with what the
-    /// source has now. A `proven` address is counted as such.
+    /// Counts a new handshake of this source if `enter` permits it, given the usage of the
+    /// source. A `validated` address is counted as such.
     ///
     /// # Errors
-    /// Those of `enter`; then nothing has changed.
+    /// Those of `enter`; nothing changes then.
     pub(super) fn begin<E>(
         &self,
         source: Source,
-        proven: bool,
-        enter: impl FnOnce(Usage) -> Result<(), E>,
+        validated: bool,
+        enter: impl FnOnce(SourceUsage) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut table = self.table(source);
         enter(table.usage(source))?;
         table.change(source, |count| {
             count.handshakes = count.handshakes.saturating_add(1);
-            count.proven = count.proven.saturating_add(proven.into());
+            count.validated = count.validated.saturating_add(validated.into());
         });
         Ok(())
     }
 
-    /// A handshake is complete; `prove` if that is what proves the address.
-    pub(super) fn complete_handshake(&self, source: Source, prove: bool) {
+    /// Records a completed handshake; `validates` if this is what validated the address.
+    pub(super) fn complete_handshake(&self, source: Source, validates: bool) {
         self.table(source).change(source, |count| {
             count.handshakes = count.handshakes.saturating_sub(1);
-            count.proven = count.proven.saturating_add(prove.into());
+            count.validated = count.validated.saturating_add(validates.into());
         });
     }
 
-    /// A connection is gone that counted as a handshake, as one of a proven address, or
-    /// both.
-    pub(super) fn end(&self, source: Source, handshake: bool, proven: bool) {
+    /// Removes a connection that counted as a handshake, as one with a validated address,
+    /// or both.
+    pub(super) fn end(&self, source: Source, handshake: bool, validated: bool) {
         self.table(source).change(source, |count| {
             count.handshakes = count.handshakes.saturating_sub(handshake.into());
-            count.proven = count.proven.saturating_sub(proven.into());
+            count.validated = count.validated.saturating_sub(validated.into());
         });
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
         let tables = self.tables.iter();
-        let each = tables.map(|table| memory::table(&lock(table).counts));
+        let each = tables.map(|table| memory::hash_map(&lock(table).counts));
         each.fold(0, usize::saturating_add)
     }
 
@@ -156,60 +159,63 @@ impl Sources {
             .all(|table| lock(table).counts.is_empty())
     }
 
-    /// The table in which all accounts of a source are.
+    /// Locks the table that has all accounts of a source.
     #[expect(
         clippy::indexing_slicing,
-        reason = "a remainder is less than what it was divided by"
+        reason = "a remainder is less than its divisor"
     )]
     fn table(&self, source: Source) -> MutexGuard<'_, Table> {
         let hash = match source {
             Source::V4(address) => self.choice.hash_one(address),
-            // Without the seventh byte: prefixes of one network share its account.
+            // Without the seventh byte, because the prefixes of one network share an
+            // account.
             Source::V6([a, b, c, d, e, f, _]) => self.choice.hash_one([a, b, c, d, e, f]),
         };
         lock(&self.tables[hash as usize % TABLES])
     }
 }
 
-/// A panic elsewhere leaves counts that are right: nothing in here panics.
+/// A poisoned lock is entered: nothing in here panics, so the counts are right.
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug)]
 struct Table {
-    counts: HashMap<Account, Count, FixedState>,
+    counts: HashMap<Account, SourceCount, FixedState>,
 }
 
 impl Table {
-    fn usage(&self, source: Source) -> Usage {
+    fn usage(&self, source: Source) -> SourceUsage {
         source
             .accounts()
             .filter_map(|(account, share)| Some((self.counts.get(&account)?, share)))
-            .fold(Usage::default(), |usage, (count, share)| Usage {
-                handshakes: usage
-                    .handshakes
-                    .max(count.handshakes.checked_div(share).unwrap_or(0)),
-                proven: usage
-                    .proven
-                    .max(count.proven.checked_div(share).unwrap_or(0)),
+            .fold(SourceUsage::default(), |usage, (count, share)| {
+                SourceUsage {
+                    handshakes: usage
+                        .handshakes
+                        .max(count.handshakes.checked_div(share).unwrap_or(0)),
+                    validated: usage
+                        .validated
+                        .max(count.validated.checked_div(share).unwrap_or(0)),
+                }
             })
     }
 
-    fn change(&mut self, source: Source, change: impl Fn(&mut Count)) {
+    fn change(&mut self, source: Source, change: impl Fn(&mut SourceCount)) {
         for (account, _) in source.accounts() {
             let count = self.counts.entry(account).or_default();
             change(count);
-            if *count == Count::default() {
+            if *count == SourceCount::default() {
                 self.counts.remove(&account);
-                self.give_back();
+                self.shrink_if_sparse();
             }
         }
     }
 
-    /// The table halves when an eighth is in use, so that each end of a connection
-    /// pays a constant part of moving the rest.
-    fn give_back(&mut self) {
+    /// Halves the table when only an eighth is in use, so that the cost of moving the
+    /// entries is constant per ended connection.
+    fn shrink_if_sparse(&mut self) {
         let capacity = self.counts.capacity();
         if capacity > SMALL_TABLE && self.counts.len() < capacity / 8 {
             self.counts.shrink_to(capacity / 2);

@@ -1,10 +1,10 @@
-//! The anti-amplification limit (RFC 9000 §8.1): before an address is
-//! validated, at most three times the bytes that came from it go to it.
+//! The anti-amplification limit (RFC 9000 §8.1): until an address is validated, at most
+//! three times the bytes received from it are sent to it.
 
 /// Bytes that may be sent for each byte received (RFC 9000 §8).
-pub const AMPLIFICATION_FACTOR: u64 = 3;
+pub(crate) const AMPLIFICATION_FACTOR: u64 = 3;
 
-/// The byte budget of one path. Counts UDP payload, whole datagrams.
+/// The anti-amplification limit of a path. Counts bytes of UDP payload, in whole datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Amplification {
     received: u64,
@@ -13,13 +13,13 @@ pub struct Amplification {
 }
 
 impl Amplification {
-    /// A path to an address not yet validated: nothing may be sent.
+    /// Creates the limit for an unvalidated address: nothing may be sent yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A path without the limit: a client's first, or a valid token.
+    /// Creates a lifted limit, for a client's paths and addresses validated by a token.
     #[must_use]
     pub fn validated() -> Self {
         Self {
@@ -28,28 +28,28 @@ impl Amplification {
         }
     }
 
-    /// A datagram for this connection came from the address.
+    /// Counts a datagram received from the address.
     pub fn on_received(&mut self, bytes: usize) {
         self.received = self.received.saturating_add(bytes as u64);
     }
 
-    /// A datagram was sent to the address.
+    /// Counts a datagram sent to the address.
     pub fn on_sent(&mut self, bytes: usize) {
         self.sent = self.sent.saturating_add(bytes as u64);
     }
 
-    /// The address is validated: no limit from now on.
+    /// Marks the address as validated, which lifts the limit.
     pub fn validate(&mut self) {
         self.validated = true;
     }
 
-    /// Whether the address is validated.
+    /// Returns whether the address is validated.
     #[must_use]
     pub fn is_validated(&self) -> bool {
         self.validated
     }
 
-    /// Bytes that may be sent now; `u64::MAX` once validated.
+    /// Returns the bytes that may be sent now; `u64::MAX` once validated.
     #[must_use]
     pub fn available(&self) -> u64 {
         if self.validated {
@@ -67,7 +67,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn three_bytes_for_each_until_validated() {
+    fn limit_is_three_times_received_bytes_until_validated() {
         let mut budget = Amplification::new();
         assert_eq!(budget.available(), 0);
         budget.on_received(1_200);
@@ -86,7 +86,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sender_that_asks_first_never_exceeds_it(
+        fn sender_within_available_bytes_never_exceeds_the_limit(
             steps in proptest::collection::vec((0..3_000_usize, 0..3_000_u64), 0..100),
         ) {
             let mut budget = Amplification::new();

@@ -1,21 +1,21 @@
-//! Whether a path carries ECN marks unharmed (RFC 9000 §13.4.2, §A.4).
+//! ECN validation: whether ECN marks arrive unharmed on a path (RFC 9000 §13.4.2, §A.4).
 //!
-//! The counts in ACK frames belong to a packet number space of the connection
-//! ([`SpaceEcn`]), the verdict to a path ([`PathEcn`]).
+//! The counts in ACK frames belong to a packet number space of the connection (`SpaceEcn`),
+//! the result to a path (`PathEcn`).
 
 use core::time::Duration;
 
 use crate::count::Count;
 use crate::time::Instant;
-pub use crate::wire::frame::ack::EcnCounts;
+pub(crate) use crate::wire::frame::ack::EcnCounts;
 
 /// Marked packets after which testing ends (RFC 9000 §13.4.2).
-pub const TESTING_PACKETS: u64 = 10;
+pub(crate) const TESTING_PACKETS: u64 = 10;
 
 /// PTOs after which testing ends (RFC 9000 §13.4.2).
 const TESTING_PTOS: u32 = 3;
 
-/// The ECN field of a sent IP packet: ours is never CE (RFC 3168 §5).
+/// The ECN field of a sent IP packet, which is never CE (RFC 3168 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// Not ECN-capable.
@@ -26,52 +26,52 @@ pub enum Mark {
     Ect1,
 }
 
-/// Why ECN is off on a path.
+/// The reason why ECN is disabled on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnFailure {
-    /// Marked packets were acknowledged without counts: bleached and therefore
-    /// not counted, or a peer that does not report.
+    /// Marked packets were acknowledged without counts: the marks were bleached and
+    /// therefore not counted, or the peer does not report them.
     NotReported,
-    /// A count went down: a broken peer.
+    /// A count decreased, which is an error of the peer.
     Decreased,
-    /// Fewer marks arrived than marked packets: bleached.
+    /// Fewer marks arrived than marked packets: the path bleaches marks.
     Bleached,
-    /// More arrived of a mark than we ever sent: remarked on the way.
+    /// More packets with a mark arrived than were sent: the path changes marks.
     Remarked,
-    /// All marked packets of the test were lost: a path that drops marks.
+    /// All marked packets of the test were lost: the path drops them.
     AllLost,
-    /// All marked packets of the test came as CE: a path that mangles marks.
+    /// All marked packets of the test arrived as CE: the path overwrites marks.
     AllCe,
-    /// Turned off by configuration or by the socket.
+    /// ECN is turned off by the configuration.
     Disabled,
 }
 
-/// Where validation stands (RFC 9000 §A.4).
+/// The state of ECN validation (RFC 9000 §A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnState {
-    /// The first packets are marked.
+    /// The first packets are being marked.
     Testing,
-    /// The test is sent; its outcome is not known and packets are unmarked.
+    /// All test packets were sent. The result is not known yet, and packets are not marked.
     Unknown,
-    /// Marks arrive: packets are marked.
+    /// Marks arrive unharmed, and packets are marked.
     Capable,
-    /// They do not, or not as sent: packets are unmarked.
+    /// Marks do not arrive as sent, and packets are not marked.
     Failed(EcnFailure),
 }
 
-/// What a packet number space has sent and been told, over all paths.
+/// Counts of marks that were sent in a packet number space and reported by the peer, over
+/// all paths.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SpaceEcn {
+pub(crate) struct SpaceEcn {
     sent_ect0: u64,
     sent_ect1: u64,
     reported: EcnCounts,
 }
 
-/// An ACK frame as ECN sees it. Only for frames that raise the largest
-/// acknowledged: others may be out of date and must not count
-/// (RFC 9000 §13.4.2.1).
+/// The ECN data of an ACK frame. Only for frames that increase the largest acknowledged
+/// number: others may be out of date and must not count (RFC 9000 §13.4.2.1).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EcnAck {
+pub(crate) struct EcnAck {
     /// The frame's counts, if it is of type 0x03.
     pub counts: Option<EcnCounts>,
     /// Packets of this path newly acknowledged that were sent as ECT(0).
@@ -87,7 +87,7 @@ impl EcnAck {
 }
 
 impl SpaceEcn {
-    /// Takes a report, and answers by how much each count grew.
+    /// Checks the counts of an ACK frame. Returns by how much each grew.
     fn on_report(&mut self, ack: &EcnAck) -> Result<EcnCounts, EcnFailure> {
         let marked = ack.newly_acked();
         let Some(counts) = ack.counts else {
@@ -98,7 +98,7 @@ impl SpaceEcn {
             };
         };
         let old = self.reported;
-        // Even a report that fails is the baseline of a later test.
+        // Invalid counts are still the baseline of a later test.
         self.reported = counts;
         let growth = EcnCounts {
             ect0: counts
@@ -133,9 +133,9 @@ impl SpaceEcn {
     }
 }
 
-/// ECN on one path.
+/// ECN validation of a path.
 #[derive(Clone, Copy, Debug)]
-pub struct PathEcn {
+pub(crate) struct PathEcn {
     state: EcnState,
     preferred: Mark,
     marked_sent: u64,
@@ -147,9 +147,9 @@ pub struct PathEcn {
 }
 
 impl PathEcn {
-    /// Tests a new path with `mark`; [`Mark::NotEct`] turns ECN off.
+    /// Starts to test a new path with `mark`; [`Mark::NotEct`] turns ECN off.
     #[must_use]
-    pub fn new(mark: Mark) -> Self {
+    pub(crate) fn new(mark: Mark) -> Self {
         let state = match mark {
             Mark::NotEct => EcnState::Failed(EcnFailure::Disabled),
             Mark::Ect0 | Mark::Ect1 => EcnState::Testing,
@@ -165,28 +165,29 @@ impl PathEcn {
         }
     }
 
-    /// Where validation stands.
+    /// Returns the state of validation.
     #[must_use]
-    pub fn state(&self) -> EcnState {
+    pub(crate) fn state(&self) -> EcnState {
         self.state
     }
 
-    /// The mark for the next packet.
+    /// Returns the mark for the next packet.
     #[must_use]
-    pub fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         match self.state {
             EcnState::Testing | EcnState::Capable => self.preferred,
             EcnState::Unknown | EcnState::Failed(_) => Mark::NotEct,
         }
     }
 
-    /// Turns ECN off for good: the socket cannot mark.
-    pub fn disable(&mut self) {
-        self.state = EcnState::Failed(EcnFailure::Disabled);
-    }
-
-    /// A packet left with `mark`. `pto` is the current one.
-    pub fn on_sent(&mut self, space: &mut SpaceEcn, mark: Mark, now: Instant, pto: Duration) {
+    /// Records a packet sent with `mark`. `pto` is the current PTO.
+    pub(crate) fn on_sent(
+        &mut self,
+        space: &mut SpaceEcn,
+        mark: Mark,
+        now: Instant,
+        pto: Duration,
+    ) {
         if mark == Mark::NotEct {
             return;
         }
@@ -202,9 +203,10 @@ impl PathEcn {
         }
     }
 
-    /// What an ACK frame says of packets that were marked as on this path.
+    /// Returns the ECN data of an ACK frame that acknowledged `newly_acked` packets marked
+    /// as on this path.
     #[must_use]
-    pub fn report(&self, counts: Option<EcnCounts>, newly_acked: u64) -> EcnAck {
+    pub(crate) fn ack_data(&self, counts: Option<EcnCounts>, newly_acked: u64) -> EcnAck {
         let (ect0, ect1) = match self.preferred {
             Mark::NotEct => (0, 0),
             Mark::Ect0 => (newly_acked, 0),
@@ -217,10 +219,10 @@ impl PathEcn {
         }
     }
 
-    /// An ACK frame that raised the largest acknowledged. Answers by how much
-    /// the CE count grew, for the controller: 0 unless the counts are valid on
-    /// this path.
-    pub fn on_ack(&mut self, space: &mut SpaceEcn, ack: &EcnAck) -> u64 {
+    /// Handles an ACK frame that increased the largest acknowledged number. Returns by how
+    /// much the CE count grew, for the controller: 0 unless the counts are valid on this
+    /// path.
+    pub(crate) fn on_ack(&mut self, space: &mut SpaceEcn, ack: &EcnAck) -> u64 {
         let report = space.on_report(ack);
         if matches!(self.state, EcnState::Failed(_)) {
             return 0;
@@ -234,18 +236,18 @@ impl PathEcn {
         };
         self.marked_acked.count(ack.newly_acked());
         self.ce_seen.count(growth.ce);
-        self.judge();
+        self.update_state();
         growth.ce
     }
 
-    /// Packets of this path that were marked were declared lost.
-    pub fn on_lost(&mut self, marked: u64) {
+    /// Records that `marked` marked packets of this path were declared lost.
+    pub(crate) fn on_lost(&mut self, marked: u64) {
         self.marked_lost.count(marked);
-        self.judge();
+        self.update_state();
     }
 
-    /// Ends the test or condemns the path, if the evidence is there.
-    fn judge(&mut self) {
+    /// Determines the result of the test, if enough is known.
+    fn update_state(&mut self) {
         let undecided = match self.state {
             EcnState::Testing | EcnState::Unknown => true,
             EcnState::Capable | EcnState::Failed(_) => false,
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_path_becomes_capable() {
+    fn path_that_preserves_marks_becomes_capable() {
         let (mut path, mut space) = tested();
         assert_eq!(path.on_ack(&mut space, &ack(2, 2, 0, 0)), 0);
         assert_eq!(path.state(), EcnState::Capable);
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn testing_ends_with_time_too() {
+    fn ecn_testing_ends_after_three_ptos() {
         let (mut path, mut space) = (PathEcn::new(Mark::Ect0), SpaceEcn::default());
         path.on_sent(&mut space, Mark::Ect0, Instant::ZERO, PTO);
         path.on_sent(&mut space, Mark::Ect0, Instant::ZERO + PTO, PTO);
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_damage_is_named() {
+    fn each_kind_of_mark_damage_fails_with_its_reason() {
         let cases = [
             (
                 EcnAck {
@@ -350,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capable_path_can_fail_later() {
+    fn capable_path_fails_when_marks_are_bleached_later() {
         let (mut path, mut space) = tested();
         path.on_ack(&mut space, &ack(10, 10, 0, 0));
         assert_eq!(send(&mut path, &mut space, 5), 5);
@@ -359,14 +361,14 @@ mod tests {
     }
 
     #[test]
-    fn unmarked_acknowledgments_prove_nothing() {
+    fn ack_of_unmarked_packets_leaves_state_unknown() {
         let (mut path, mut space) = tested();
         assert_eq!(path.on_ack(&mut space, &EcnAck::default()), 0);
         assert_eq!(path.state(), EcnState::Unknown);
     }
 
     #[test]
-    fn losing_every_mark_condemns_the_path_and_losing_most_does_not() {
+    fn path_fails_when_all_marked_packets_are_lost_but_not_when_most_are() {
         let (mut path, _) = tested();
         path.on_lost(9);
         assert_eq!(path.state(), EcnState::Unknown);
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ce_is_mangling_some_ce_is_congestion() {
+    fn path_fails_when_all_marks_are_ce_but_not_when_some_are() {
         let (mut path, mut space) = tested();
         assert_eq!(path.on_ack(&mut space, &ack(6, 0, 0, 6)), 6);
         assert_eq!(path.state(), EcnState::Unknown);
@@ -391,10 +393,10 @@ mod tests {
         assert_eq!(congested.state(), EcnState::Capable);
     }
 
-    /// A new path starts from the counts of the space, not from zero, and the
-    /// old path's late packets do not condemn it.
+    /// A new path starts from the counts of the space and not from zero, and late packets
+    /// of the old path do not make it fail.
     #[test]
-    fn migration_keeps_the_counts_of_the_space() {
+    fn new_path_starts_from_the_counts_of_the_space() {
         let (mut old, mut space) = tested();
         old.on_ack(&mut space, &ack(4, 4, 0, 0));
         let mut new = PathEcn::new(Mark::Ect0);
@@ -405,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn ect1_is_validated_by_its_own_count() {
+    fn ect1_is_validated_by_the_ect1_count() {
         let (mut path, mut space) = (PathEcn::new(Mark::Ect1), SpaceEcn::default());
         send(&mut path, &mut space, 10);
         let report = |ect0, ect1| EcnAck {
@@ -421,20 +423,18 @@ mod tests {
     }
 
     #[test]
-    fn off_is_off() {
+    fn disabled_ecn_marks_nothing() {
         let (mut path, mut space) = (PathEcn::new(Mark::NotEct), SpaceEcn::default());
         assert_eq!(send(&mut path, &mut space, 5), 0);
-        let mut disabled = PathEcn::new(Mark::Ect0);
-        disabled.disable();
-        assert_eq!(disabled.mark(), Mark::NotEct);
-        assert_eq!(disabled.state(), EcnState::Failed(EcnFailure::Disabled));
+        assert_eq!(path.mark(), Mark::NotEct);
+        assert_eq!(path.state(), EcnState::Failed(EcnFailure::Disabled));
     }
 
     proptest! {
-        /// A path that only turns some ECT(0) into CE and loses some packets is
-        /// never condemned once a plain mark came through, and every CE counts.
+        /// A path that only turns some ECT(0) into CE and loses some packets stays capable
+        /// once an ECT(0) mark arrived, and every CE counts.
         #[test]
-        fn an_honest_path_stays_capable(
+        fn path_that_only_adds_ce_stays_capable(
             fates in proptest::collection::vec(0..4_u8, 1..200),
             ack_every in 1..7_usize,
         ) {

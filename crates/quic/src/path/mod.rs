@@ -2,11 +2,11 @@
 //!
 //! | file | what it owns |
 //! |---|---|
-//! | [`paths`] | which path carries data, what it returns to, what is being tried |
+//! | [`paths`] | which path carries data, its fallback, and paths being validated |
 //! | [`validation`] | PATH_CHALLENGE and PATH_RESPONSE on one path |
-//! | [`amplification`] | bytes that may go to an address not yet validated |
-//! | [`ecn`] | whether marks get through |
-//! | [`mtu`] | the largest datagram that gets through |
+//! | [`amplification`] | bytes that may be sent to an unvalidated address |
+//! | [`ecn`] | whether ECN marks arrive unharmed |
+//! | [`mtu`] | the largest datagram that arrives |
 
 #![cfg_attr(
     not(test),
@@ -33,22 +33,32 @@ pub use clearway_recovery::PathId;
 use self::amplification::Amplification;
 use self::ecn::{Mark, PathEcn};
 use self::mtu::MtuDiscovery;
-use self::paths::PathDefaults;
 use self::validation::{ChallengeData, PathResponses, PathValidation, Proof};
 use crate::Instant;
 use crate::rng::Rng;
 use crate::wire::MIN_MTU;
 
-/// Where a datagram came from, and where it came to.
+/// The two addresses of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// The peer's address.
     pub remote: SocketAddr,
-    /// The local address, where known.
+    /// The local address, if known.
     pub local_ip: Option<IpAddr>,
 }
 
-/// One path: a pair of addresses and what is known of the way between them.
+/// The settings that every new path starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct PathDefaults {
+    /// Largest datagram to send, in bytes of UDP payload.
+    pub max_mtu: u16,
+    /// Whether to search for a larger MTU once the path is validated.
+    pub mtu_discovery: bool,
+    /// The ECN mark to test the path with.
+    pub mark: Mark,
+}
+
+/// A network path: a pair of addresses and what is known about the path between them.
 #[derive(Clone, Debug)]
 pub struct Path {
     pub(crate) id: PathId,
@@ -58,11 +68,11 @@ pub struct Path {
     pub(crate) responses: PathResponses,
     pub(crate) amplification: Amplification,
     pub(crate) ecn: PathEcn,
-    /// The mark of the train being written: all its datagrams share one, also
-    /// if ECN testing ends with a packet in the middle of it.
+    /// The ECN mark of the train being written. All its datagrams have the same, even if
+    /// ECN testing ends with a packet in the middle of it.
     pub(crate) train_mark: Mark,
     pub(crate) mtu: MtuDiscovery,
-    /// A data packet has left on it since everything was acknowledged.
+    /// An ack-eliciting packet was sent on it since everything was acknowledged.
     pub(crate) busy: bool,
 }
 
@@ -87,13 +97,13 @@ impl Path {
         }
     }
 
-    /// Which path it is. A number is never used for two paths.
+    /// Returns the path's ID. No two paths of a connection have the same ID at a time.
     #[must_use]
     pub fn id(&self) -> PathId {
         self.id
     }
 
-    /// Its two ends.
+    /// Returns its addresses.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
         Addresses {
@@ -102,33 +112,32 @@ impl Path {
         }
     }
 
-    /// Where its validation stands.
+    /// Returns the state of its validation.
     #[must_use]
     pub fn validation(&self) -> &PathValidation {
         &self.validation
     }
 
-    /// What may be sent to its address.
+    /// Returns its anti-amplification limit.
     #[must_use]
     pub fn amplification(&self) -> &Amplification {
         &self.amplification
     }
 
-    /// Whether a PATH_CHALLENGE or PATH_RESPONSE is to be sent now, which
-    /// nothing holds back but the anti-amplification limit and the want of a
-    /// connection ID.
+    /// Returns whether a PATH_CHALLENGE or PATH_RESPONSE is due. Only the
+    /// anti-amplification limit or a missing connection ID can hold it back.
     #[must_use]
     pub fn has_frames_due(&self, now: Instant) -> bool {
         self.responses.is_pending() || self.validation.challenge_due(now)
     }
 
-    /// The next PATH_RESPONSE to send, taken as sent.
+    /// Takes the next PATH_RESPONSE to send.
     pub fn next_response(&mut self) -> Option<ChallengeData> {
         self.responses.take()
     }
 
-    /// The PATH_CHALLENGE to send, if one is due, taken as sent. It counts as
-    /// one of full size if the anti-amplification limit allows that many bytes.
+    /// Takes the PATH_CHALLENGE to send, if one is due. It counts as one of full size if
+    /// the anti-amplification limit allows that many bytes.
     pub fn next_challenge(&mut self, now: Instant, rng: &mut Rng) -> Option<ChallengeData> {
         if !self.validation.challenge_due(now) {
             return None;
@@ -138,24 +147,24 @@ impl Path {
         Some(self.validation.send_challenge(now, size, rng))
     }
 
-    /// A datagram of `bytes` was sent on it.
+    /// Counts a datagram of `bytes` sent on it.
     pub fn on_sent(&mut self, bytes: usize) {
         self.amplification.on_sent(bytes);
     }
 
-    /// A train begins.
+    /// Starts a train: its datagrams all get the current ECN mark.
     pub(crate) fn begin_train(&mut self) {
         self.train_mark = self.ecn.mark();
     }
 
-    /// A PATH_RESPONSE that may answer a challenge of this path.
+    /// Handles a PATH_RESPONSE that may answer a challenge of this path.
     fn on_response(&mut self, now: Instant, data: ChallengeData) -> Option<Proof> {
         let proof = self.validation.on_response(now, data)?;
         self.amplification.validate();
         Some(proof)
     }
 
-    /// Bytes of memory, itself included.
+    /// Returns the bytes of memory, including itself.
     fn memory(&self) -> usize {
         size_of::<Self>()
             .saturating_add(self.validation.memory())
@@ -170,7 +179,7 @@ impl Path {
             }
     }
 
-    /// Whether it is known to end at another address of ours than `other`.
+    /// Returns whether its local address is known to differ from that of `other`.
     fn has_other_local_ip(&self, other: &Self) -> bool {
         match (self.local_ip, other.local_ip) {
             (Some(one), Some(two)) => one != two,

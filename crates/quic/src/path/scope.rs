@@ -1,12 +1,13 @@
-//! How far an address reaches: where a peer may not lead us (RFC 9000 §21.5.6).
+//! The scope of addresses, and the addresses that a peer may not direct us to (RFC 9000
+//! §21.5.6).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// How far an address reaches, from nowhere to everywhere.
+/// The scope of an address, from narrow to wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Scope {
-    /// No address of one host: unspecified, multicast, broadcast, port 0.
-    None,
+    /// Not the address of a single host: unspecified, multicast, broadcast, port 0.
+    Invalid,
     /// This host.
     Host,
     /// This link.
@@ -19,17 +20,17 @@ enum Scope {
 
 fn scope(address: SocketAddr) -> Scope {
     if address.port() == 0 {
-        return Scope::None;
+        return Scope::Invalid;
     }
     match address.ip().to_canonical() {
         IpAddr::V4(ip) if ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() => {
-            Scope::None
+            Scope::Invalid
         }
         IpAddr::V4(ip) if ip.is_loopback() => Scope::Host,
         IpAddr::V4(ip) if ip.is_link_local() => Scope::Link,
         IpAddr::V4(ip) if ip.is_private() => Scope::Private,
         IpAddr::V4(_) => Scope::Global,
-        IpAddr::V6(ip) if ip.is_unspecified() || ip.is_multicast() => Scope::None,
+        IpAddr::V6(ip) if ip.is_unspecified() || ip.is_multicast() => Scope::Invalid,
         IpAddr::V6(Ipv6Addr::LOCALHOST) => Scope::Host,
         IpAddr::V6(ip) if ip.is_unicast_link_local() => Scope::Link,
         IpAddr::V6(ip) if ip.is_unique_local() => Scope::Private,
@@ -37,20 +38,20 @@ fn scope(address: SocketAddr) -> Scope {
     }
 }
 
-/// Whether a client at `from` may turn up at `to`: not at an address of the
-/// server's own host unless it was there, and not where nobody is.
-pub(crate) fn may_turn_up(from: SocketAddr, to: SocketAddr) -> bool {
+/// Returns whether a client at `from` may migrate to `to`. Not allowed are invalid
+/// addresses, and loopback addresses unless the client was at one.
+pub(crate) fn is_allowed_client_address(from: SocketAddr, to: SocketAddr) -> bool {
     match scope(to) {
-        Scope::None => false,
+        Scope::Invalid => false,
         Scope::Host => scope(from) == Scope::Host,
         Scope::Link | Scope::Private | Scope::Global => true,
     }
 }
 
-/// Whether a server at `from` may send its clients to `to`: nowhere that reaches
-/// less far than where it is, such as into the client's own network.
-pub(crate) fn may_be_preferred(from: SocketAddr, to: SocketAddr) -> bool {
-    scope(to) != Scope::None && scope(to) >= scope(from)
+/// Returns whether a server at `from` may direct its clients to `to`. Not allowed are
+/// addresses of a smaller scope than `from`, such as those in the client's own network.
+pub(crate) fn is_allowed_preferred_address(from: SocketAddr, to: SocketAddr) -> bool {
+    scope(to) != Scope::Invalid && scope(to) >= scope(from)
 }
 
 #[cfg(test)]
@@ -87,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_turns_up_anywhere_but_on_the_servers_own_host() {
-        let table = table(may_turn_up);
+    fn client_address_on_the_servers_own_host_is_rejected() {
+        let table = table(is_allowed_client_address);
         assert_eq!(table, ["---xxxxxx", "-----xxxx", "-----xxxx", "-----xxxx"]);
     }
 
     #[test]
-    fn a_preferred_address_reaches_as_far_as_the_one_it_replaces() {
-        let table = table(may_be_preferred);
+    fn preferred_address_of_smaller_scope_is_rejected() {
+        let table = table(is_allowed_preferred_address);
         assert_eq!(table, ["---xxxxxx", "-----xxxx", "------xxx", "--------x"]);
     }
 }

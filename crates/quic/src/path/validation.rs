@@ -1,5 +1,4 @@
-//! Whether the peer receives what we send on a path: PATH_CHALLENGE and
-//! PATH_RESPONSE (RFC 9000 §8.2).
+//! Path validation with PATH_CHALLENGE and PATH_RESPONSE (RFC 9000 §8.2).
 
 use core::time::Duration;
 
@@ -13,81 +12,81 @@ use crate::wire::MIN_MTU;
 /// The unpredictable content of a PATH_CHALLENGE (RFC 9000 §19.17).
 pub type ChallengeData = [u8; 8];
 
-/// PTOs after which validation is given up (RFC 9000 §8.2.4).
+/// PTOs after which validation fails (RFC 9000 §8.2.4).
 const ABANDON_AFTER_PTOS: u32 = 3;
 
-/// The PTO of a path never measured: 333 ms initial RTT and four times half
-/// of it (RFC 9002 §6.2.1, §6.2.2).
+/// The PTO of a path without RTT samples: 333 ms initial RTT and four times half of it (RFC
+/// 9002 §6.2.1, §6.2.2).
 const UNMEASURED_PTO: Duration = Duration::from_millis(999);
 
-/// The PTO that a path to be validated is granted where the connection's is
-/// `pto` (RFC 9000 §8.2.4).
-fn granted(pto: Duration) -> Duration {
+/// Returns the PTO for the validation of a path, where the connection's is `pto` (RFC 9000
+/// §8.2.4).
+fn validation_pto(pto: Duration) -> Duration {
     pto.max(UNMEASURED_PTO)
 }
 
-/// How long the validation of a path lasts that nobody answers on, where the
-/// connection's PTO is `pto` (RFC 9000 §8.2.4).
+/// Returns how long a validation without an answer lasts, where the connection's PTO is
+/// `pto` (RFC 9000 §8.2.4).
 #[must_use]
-pub fn patience(pto: Duration) -> Duration {
-    granted(pto).saturating_mul(ABANDON_AFTER_PTOS)
+pub(crate) fn validation_timeout(pto: Duration) -> Duration {
+    validation_pto(pto).saturating_mul(ABANDON_AFTER_PTOS)
 }
 
-/// Challenges of one attempt that an answer may still match. One is sent each
-/// PTO, so an attempt holds three; restarted attempts forget the oldest.
+/// Most challenges of an attempt that an answer may match. One is sent each PTO, so an
+/// attempt has three; restarted attempts forget the oldest.
 const MAX_OUTSTANDING: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 struct Challenge {
     data: ChallengeData,
-    /// In a datagram of full size: its answer proves that the path carries QUIC, not
+    /// Sent in a datagram of full size: its answer validates the path for QUIC, and not
     /// only the address (RFC 9000 §8.2.1).
     expanded: bool,
 }
 
-/// Where validation stands.
+/// The state of a path's validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValidationState {
-    /// Not begun.
+    /// Not started.
     Idle,
-    /// Challenges are sent.
+    /// Challenges are being sent.
     Running {
-        /// The address answered a small challenge; the MTU is still unproven.
-        address_proven: bool,
+        /// The address answered a small challenge, so it is validated. The path MTU is not.
+        address_validated: bool,
     },
-    /// The path works in full size.
+    /// The path is validated in full size.
     Validated,
-    /// No answer in time.
+    /// There was no answer in time.
     Failed(ValidationFailure),
 }
 
-/// Why a path is unusable.
+/// The reason why a path's validation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValidationFailure {
-    /// Nothing came back.
+    /// There was no answer.
     Unreachable,
     /// The address answered, but no datagram of 1,200 bytes got through.
     MtuTooSmall,
 }
 
-/// What an answer proved.
+/// What a PATH_RESPONSE validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// The address and the path in full size: validation is over.
+    /// The address and the path in full size. Validation is complete.
     Path,
-    /// Only the address: the amplification limit goes, and an expanded
-    /// challenge is due (RFC 9000 §8.2.3).
+    /// Only the address. The anti-amplification limit is lifted, and a challenge of full
+    /// size is due (RFC 9000 §8.2.3).
     Address,
 }
 
-/// The validation of one path, as its initiator.
+/// The validation of a path, on the side that started it.
 #[derive(Clone, Debug)]
 pub struct PathValidation {
     state: ValidationState,
     outstanding: SmallVec<[Challenge; 1]>,
-    /// While running: when a challenge is due, again and again.
+    /// While running: when the next challenge is due.
     next_challenge: Instant,
-    /// While running: when to give up.
+    /// While running: when validation fails.
     deadline: Instant,
     pto: Duration,
 }
@@ -99,12 +98,12 @@ impl Default for PathValidation {
 }
 
 impl PathValidation {
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        memory::short_list(&self.outstanding)
+        memory::small_vec(&self.outstanding)
     }
 
-    /// A path nobody questions yet.
+    /// Creates the state of a path that is not being validated.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -116,36 +115,35 @@ impl PathValidation {
         }
     }
 
-    /// Begins, or begins again. `pto` is the connection's current PTO without
-    /// backoff; the new path is granted that of an unmeasured one if that is
-    /// longer (RFC 9000 §8.2.4). A challenge is due at once. Answers to earlier
-    /// challenges still count.
+    /// Starts or restarts validation. `pto` is the connection's current PTO without
+    /// backoff; the PTO of a path without samples is used if that is longer (RFC 9000
+    /// §8.2.4). A challenge is due at once. Answers to earlier challenges still count.
     pub fn start(&mut self, now: Instant, pto: Duration) {
-        self.pto = granted(pto);
+        self.pto = validation_pto(pto);
         self.begin(now, false);
     }
 
-    /// Gives up without a verdict, as when migrating away.
+    /// Stops validation without a result, as when migrating away.
     pub fn abandon(&mut self) {
         self.state = ValidationState::Idle;
         self.outstanding.clear();
     }
 
-    /// Where it stands.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> ValidationState {
         self.state
     }
 
-    /// Whether a PATH_CHALLENGE is to be sent now. Like ACKs, it is not paced.
+    /// Returns whether a PATH_CHALLENGE is due. Like ACKs, it is not paced.
     #[must_use]
     pub(crate) fn challenge_due(&self, now: Instant) -> bool {
         self.is_running() && now >= self.next_challenge
     }
 
-    /// The content of the PATH_CHALLENGE that now leaves in a datagram of
-    /// `datagram_size` bytes; fresh each time. Pad it to 1,200 bytes unless the
-    /// amplification limit forbids.
+    /// Returns new data for the PATH_CHALLENGE that is sent now, in a datagram of
+    /// `datagram_size` bytes. Pad it to 1,200 bytes unless the anti-amplification limit
+    /// forbids that.
     pub(crate) fn send_challenge(
         &mut self,
         now: Instant,
@@ -164,10 +162,10 @@ impl PathValidation {
         data
     }
 
-    /// A PATH_RESPONSE, no matter on which path it came (RFC 9000 §8.2.3): ask
-    /// every path. `None` if it answers none of this path's challenges.
+    /// Handles a PATH_RESPONSE. It may arrive on any path (RFC 9000 §8.2.3), so call this
+    /// for every path. Returns `None` if it answers none of this path's challenges.
     pub fn on_response(&mut self, now: Instant, data: ChallengeData) -> Option<Proof> {
-        let ValidationState::Running { address_proven } = self.state else {
+        let ValidationState::Running { address_validated } = self.state else {
             return None;
         };
         let at = self.outstanding.iter().position(|c| c.data == data)?;
@@ -177,36 +175,36 @@ impl PathValidation {
             self.outstanding.clear();
             return Some(Proof::Path);
         }
-        if !address_proven {
+        if !address_validated {
             self.begin(now, true);
         }
         Some(Proof::Address)
     }
 
-    /// When something is to be done: a challenge or the end. A deadline that
-    /// has passed stays until [`PathValidation::handle_timeout`] or
-    /// `send_challenge` dealt with it.
+    /// Returns when a challenge is due or validation ends. A time that has passed is
+    /// returned until [`PathValidation::handle_timeout`] or `send_challenge` has dealt with
+    /// it.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
         self.is_running()
             .then(|| self.next_challenge.min(self.deadline))
     }
 
-    /// When it is given up.
+    /// Returns when validation fails.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.is_running().then_some(self.deadline)
     }
 
-    /// Gives up if the time is over, and says why.
+    /// Ends validation if its time is over, and returns the reason.
     pub fn handle_timeout(&mut self, now: Instant) -> Option<ValidationFailure> {
-        let ValidationState::Running { address_proven } = self.state else {
+        let ValidationState::Running { address_validated } = self.state else {
             return None;
         };
         if now < self.deadline {
             return None;
         }
-        let failure = if address_proven {
+        let failure = if address_validated {
             ValidationFailure::MtuTooSmall
         } else {
             ValidationFailure::Unreachable
@@ -216,8 +214,8 @@ impl PathValidation {
         Some(failure)
     }
 
-    fn begin(&mut self, now: Instant, address_proven: bool) {
-        self.state = ValidationState::Running { address_proven };
+    fn begin(&mut self, now: Instant, address_validated: bool) {
+        self.state = ValidationState::Running { address_validated };
         self.next_challenge = now;
         self.deadline = now + self.pto.saturating_mul(ABANDON_AFTER_PTOS);
     }
@@ -227,29 +225,29 @@ impl PathValidation {
     }
 }
 
-/// PATH_CHALLENGE frames that a path keeps until they are answered. All fit one
-/// datagram of ours, so more wait only if a peer sends more than that between
-/// two datagrams.
-pub const MAX_RESPONSES: usize = 4;
+/// Most PATH_CHALLENGE frames that a path keeps until they are answered. Their answers fit
+/// into one datagram, so a peer exceeds this only if it sends more between two datagrams of
+/// ours.
+pub(crate) const MAX_RESPONSES: usize = 4;
 
-/// The answers that a path owes the peer: one for each challenge
-/// (RFC 9000 §8.2.2), at most [`MAX_RESPONSES`] at a time. A flood of challenges
-/// costs no more than that for each datagram we send; the oldest go without an
-/// answer, since a peer that means it repeats its challenge with new data.
+/// The PATH_RESPONSE frames to send on a path: one for each challenge (RFC 9000 §8.2.2), at
+/// most [`MAX_RESPONSES`] at a time. A flood of challenges costs no more than that for each
+/// datagram sent. The oldest are not answered, since an honest peer repeats its challenge
+/// with new data.
 #[derive(Clone, Debug, Default)]
-pub struct PathResponses {
+pub(crate) struct PathResponses {
     pending: SmallVec<[ChallengeData; 1]>,
 }
 
 impl PathResponses {
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        memory::short_list(&self.pending)
+        memory::small_vec(&self.pending)
     }
 
-    /// A PATH_CHALLENGE came on this path. False if an older one now goes
-    /// without an answer.
-    pub fn on_challenge(&mut self, data: ChallengeData) -> bool {
+    /// Handles a PATH_CHALLENGE on this path. Returns false if an older one will not be
+    /// answered because of it.
+    pub(crate) fn on_challenge(&mut self, data: ChallengeData) -> bool {
         if self.pending.contains(&data) {
             return true;
         }
@@ -261,16 +259,16 @@ impl PathResponses {
         room
     }
 
-    /// Whether a PATH_RESPONSE is to be sent, on this path and not paced
-    /// (RFC 9000 §8.2.2).
+    /// Returns whether a PATH_RESPONSE is due, on this path and not paced (RFC 9000
+    /// §8.2.2).
     #[must_use]
-    pub fn is_pending(&self) -> bool {
+    pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The PATH_RESPONSE that now leaves, in the order of the challenges. It is
-    /// never sent again (RFC 9000 §13.3).
-    pub fn take(&mut self) -> Option<ChallengeData> {
+    /// Takes the next PATH_RESPONSE to send, in the order of the challenges. It is never
+    /// retransmitted (RFC 9000 §13.3).
+    pub(crate) fn take(&mut self) -> Option<ChallengeData> {
         (!self.pending.is_empty()).then(|| self.pending.remove(0))
     }
 }
@@ -295,7 +293,7 @@ mod tests {
         path
     }
 
-    /// Trap: the first packet on a new path carries PATH_CHALLENGE.
+    /// The first packet on a new path carries PATH_CHALLENGE.
     #[test]
     fn first_packet_on_new_path_carries_path_challenge() {
         assert!(!PathValidation::new().challenge_due(at(0)));
@@ -304,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn only_matching_data_proves_the_path() {
+    fn only_matching_path_response_validates_path() {
         let mut path = started();
         let data = path.send_challenge(at(0), 1_200, &mut rng());
         let mut wrong = data;
@@ -313,12 +311,12 @@ mod tests {
         assert_eq!(path.on_response(at(1), [0; 8]), None);
         assert_eq!(path.on_response(at(1), data), Some(Proof::Path));
         assert_eq!(path.state(), ValidationState::Validated);
-        assert_eq!(path.on_response(at(1), data), None, "proven once");
+        assert_eq!(path.on_response(at(1), data), None, "validated once");
         assert_eq!(path.next_timeout(), None);
     }
 
     #[test]
-    fn each_pto_a_new_challenge_and_any_of_them_counts() {
+    fn new_challenge_is_due_each_pto_and_any_answer_counts() {
         let mut path = started();
         let mut rng = rng();
         let mut sent = Vec::new();
@@ -332,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_fails_after_three_ptos() {
+    fn validation_without_answer_fails_after_three_ptos() {
         let mut path = started();
         path.send_challenge(at(0), 1_200, &mut rng());
         assert_eq!(path.handle_timeout(at(5_999)), None);
@@ -346,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_pto_does_not_hurry_a_longer_path() {
+    fn short_pto_does_not_shorten_validation_of_a_new_path() {
         let mut path = PathValidation::new();
         path.start(at(0), Duration::from_millis(10));
         path.send_challenge(at(0), 1_200, &mut rng());
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_challenge_proves_the_address_only() {
+    fn answer_to_small_challenge_validates_address_only() {
         let mut path = started();
         let mut rng = rng();
         let small = path.send_challenge(at(0), 600, &mut rng);
@@ -377,9 +375,9 @@ mod tests {
         );
     }
 
-    /// Small answers must not put off the end for ever.
+    /// Answers to small challenges must not postpone the deadline for ever.
     #[test]
-    fn the_address_restarts_the_clock_once() {
+    fn address_validation_restarts_the_deadline_once() {
         let mut path = started();
         let mut rng = rng();
         for n in 0..20 {
@@ -394,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn outstanding_challenges_are_bounded() {
+    fn number_of_outstanding_challenges_is_bounded() {
         let mut path = started();
         let mut rng = rng();
         let sent: Vec<_> = (0..100)
@@ -406,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_path_says_nothing_more() {
+    fn abandoned_validation_sends_and_accepts_nothing() {
         let mut path = started();
         let data = path.send_challenge(at(0), 1_200, &mut rng());
         path.abandon();
@@ -415,9 +413,9 @@ mod tests {
         assert_eq!(path.state(), ValidationState::Idle);
     }
 
-    /// The whole table: state by event.
+    /// The whole table of states and events.
     #[test]
-    fn transition_table() {
+    fn state_transition_table() {
         let idle = PathValidation::new;
         let running = started;
         let validated = || {
@@ -467,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn each_challenge_is_answered_once_and_in_order() {
+    fn challenges_are_answered_once_and_in_order() {
         let mut owed = PathResponses::default();
         assert!(!owed.is_pending());
         for n in [1, 2, 1] {
@@ -480,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_flood_owes_the_newest_answers() {
+    fn challenge_flood_keeps_only_the_newest_responses() {
         let mut owed = PathResponses::default();
         let unanswered = (0..1_000_u64)
             .filter(|n| !owed.on_challenge(n.to_be_bytes()))

@@ -52,7 +52,7 @@ impl Assembler {
     pub(super) fn clear(&mut self) {
         let mut ready = core::mem::take(&mut self.ready);
         ready.clear();
-        if ready.capacity() > memory::KEPT_RING {
+        if ready.capacity() > memory::MAX_RETAINED_CAPACITY {
             ready = VecDeque::new();
         }
         *self = Self {
@@ -65,7 +65,7 @@ impl Assembler {
     pub(super) fn memory(&self) -> usize {
         let out_of_order = self.out_of_order.as_deref();
         self.charged
-            .saturating_add(memory::ring(&self.ready))
+            .saturating_add(memory::vec_deque(&self.ready))
             .saturating_add(out_of_order.map_or(0, |pieces| {
                 pieces.memory().saturating_add(size_of_val(pieces))
             }))

@@ -13,7 +13,7 @@ fn held(assembler: &Assembler) -> usize {
     let ready: usize = assembler.ready.iter().map(Block::charge).sum();
     let ahead = assembler.out_of_order.as_deref();
     ready
-        + memory::ring(&assembler.ready)
+        + memory::vec_deque(&assembler.ready)
         + ahead.map_or(0, |ahead| size_of_val(ahead) + ahead.recount())
 }
 

@@ -76,7 +76,7 @@ impl Events {
 
     /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        memory::ring(&self.queue)
+        memory::vec_deque(&self.queue)
     }
 
     #[cfg(test)]

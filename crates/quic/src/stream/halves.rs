@@ -157,7 +157,7 @@ impl SparePairs {
             let rings = pair.0.buffer.memory().saturating_add(pair.1.usage().memory);
             size_of::<HalfPair>().saturating_add(rings)
         });
-        memory::list(&self.0).saturating_add(pairs.sum())
+        memory::vec(&self.0).saturating_add(pairs.sum())
     }
 
     /// Gives all of it back.

@@ -39,7 +39,7 @@ impl OutOfOrder {
 
     /// Returns the allocated memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.charged.saturating_add(memory::map(&self.pieces))
+        self.charged.saturating_add(memory::btree_map(&self.pieces))
     }
 
     /// Returns the start offset of the first piece.
@@ -145,7 +145,7 @@ impl OutOfOrder {
     /// Returns the memory held, added up anew.
     pub(super) fn recount(&self) -> usize {
         let pieces: usize = self.pieces.values().map(Block::charge).sum();
-        pieces + memory::map(&self.pieces)
+        pieces + memory::btree_map(&self.pieces)
     }
 
     /// Returns whether no two pieces overlap, none is empty, and the sums are right.

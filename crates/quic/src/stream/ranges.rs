@@ -47,7 +47,7 @@ impl RangeSet {
     pub(super) fn memory(&self) -> usize {
         let set = self.0.as_deref();
         set.map_or(0, |set| {
-            size_of_val(set).saturating_add(crate::memory::ring(&set.spans))
+            size_of_val(set).saturating_add(crate::memory::vec_deque(&set.spans))
         })
     }
 

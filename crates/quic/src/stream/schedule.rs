@@ -128,7 +128,7 @@ impl Schedule {
         let others = self.others.iter().flat_map(|others| others.iter());
         let levels = others.chain([&self.usual]);
         levels
-            .map(|level| memory::set(&level.in_order) + memory::set(&level.in_turn))
+            .map(|level| memory::btree_set(&level.in_order) + memory::btree_set(&level.in_turn))
             .sum::<usize>()
             + self.others.as_deref().map_or(0, size_of_val)
     }

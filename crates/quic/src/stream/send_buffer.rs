@@ -110,7 +110,7 @@ impl SendBuffer {
     pub(super) fn clear(&mut self) {
         let mut blocks = core::mem::take(&mut self.blocks);
         blocks.clear();
-        if blocks.capacity() > memory::KEPT_RING {
+        if blocks.capacity() > memory::MAX_RETAINED_CAPACITY {
             blocks = VecDeque::new();
         }
         *self = Self {
@@ -149,7 +149,7 @@ impl SendBuffer {
         reason = "sizes of what is in memory together"
     )]
     pub(super) fn memory(&self) -> usize {
-        self.pinned + memory::ring(&self.blocks) + self.acked.memory() + self.lost.memory()
+        self.pinned + memory::vec_deque(&self.blocks) + self.acked.memory() + self.lost.memory()
     }
 
     pub(super) fn is_finished(&self) -> bool {

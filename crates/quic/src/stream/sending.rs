@@ -6,7 +6,7 @@ use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
 use super::send::{MIN_STREAM_BUFFER, ScheduleState, SendHalf, WriteBudget};
-use crate::count::{Count, Rebook};
+use crate::count::{Count, RunningTotal};
 use crate::memory;
 
 /// Bytes that may be buffered beyond the peer's MAX_DATA: about forty packets, so that data can be
@@ -117,26 +117,26 @@ impl Sending {
         reason = "sizes of what is in memory together"
     )]
     pub(super) fn memory(&self) -> usize {
-        self.memory + self.free.memory() + self.paid.memory() + memory::map(&self.writers)
+        self.memory + self.free.memory() + self.paid.memory() + memory::btree_map(&self.writers)
     }
 
     /// Frees unused memory of a stream's buffer.
     pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
         let before = half.buffer.memory();
         half.buffer.release_memory();
-        self.memory.rebook(before, half.buffer.memory());
+        self.memory.replace_part(before, half.buffer.memory());
     }
 
     /// Adds the accounts of a new stream.
     pub(super) fn admit(&mut self, half: &SendHalf) {
-        self.memory.rebook(0, half.buffer.memory());
+        self.memory.replace_part(0, half.buffer.memory());
     }
 
     /// Removes the accounts of a finished stream.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
         debug_assert_eq!(half.schedule_state, ScheduleState::default());
-        self.memory.rebook(half.buffer.memory(), 0);
+        self.memory.replace_part(half.buffer.memory(), 0);
     }
 
     /// Returns the remaining connection credit in bytes.
@@ -245,10 +245,10 @@ impl Sending {
     ) {
         let after = HalfAccounts::of(half);
         if after != before {
-            self.charged.rebook(before.charge, after.charge);
-            self.held.rebook(before.held, after.held);
-            self.ready.rebook(before.ready, after.ready);
-            self.memory.rebook(before.memory, after.memory);
+            self.charged.replace_part(before.charge, after.charge);
+            self.held.replace_part(before.held, after.held);
+            self.ready.replace_part(before.ready, after.ready);
+            self.memory.replace_part(before.memory, after.memory);
         }
         let wanted = if admitted {
             half.wanted_schedule()
@@ -273,7 +273,7 @@ impl Sending {
             schedule_state.paid,
             wanted.paid,
         );
-        self.stalled.rebook(
+        self.stalled.replace_part(
             usize::from(schedule_state.stalled),
             usize::from(wanted.stalled),
         );

@@ -208,11 +208,11 @@ impl Streams {
     pub fn memory(&self) -> usize {
         self.sending.memory()
             + self.receive_usage.memory
-            + memory::table(&self.streams)
+            + memory::hash_map(&self.streams)
             + self.streams.values().map(Stream::memory).sum::<usize>()
             + self.spares.memory()
-            + memory::set(&self.control)
-            + memory::list(&self.hurried_streams)
+            + memory::btree_set(&self.control)
+            + memory::vec(&self.hurried_streams)
             + self.events.memory()
     }
 

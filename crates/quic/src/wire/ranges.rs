@@ -211,7 +211,7 @@ impl RangeSet {
     /// Returns the allocated memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
-        crate::memory::ring(&self.runs)
+        crate::memory::vec_deque(&self.runs)
     }
 
     /// Returns the lowest number in the set.

@@ -248,7 +248,7 @@ fn abort_sends_close_and_keeps_only_closing_state() {
     world.server.connection().abort(now, error.clone());
     let server = world.server.connection();
     assert_eq!(server.buffered(), 0);
-    let memory = server.memory_by_part();
+    let memory = server.memory_usage();
     assert!(memory.total() < memory.fixed + 4_096, "{memory:?}");
     assert_eq!(
         server.error(),

@@ -1,10 +1,10 @@
-//! The cost of an idle connection: a server has far more of them than of busy ones. Keys and TLS are not in these figures (`Memory` says why);
+//! The cost of an idle connection: a server has far more of them than of busy ones. Keys and TLS are not in these figures (`MemoryUsage` says why);
 //! `cargo run --release -p clearway --example idle` measures all of it.
 
 use std::time::Duration;
 
 use clearway_links::Packet;
-use clearway_quic::connection::{Connection, Memory};
+use clearway_quic::connection::{Connection, MemoryUsage};
 use clearway_quic::stream::{Directionality, Priority};
 use clearway_testing::{Setup, World, download, path};
 
@@ -35,7 +35,7 @@ fn connection_type_stays_small() {
 #[test]
 fn idle_connection_uses_little_memory() {
     let mut world = idle();
-    let memory = world.server.connection().memory_by_part();
+    let memory = world.server.connection().memory_usage();
     assert!(
         memory.total() <= SERVER,
         "{} bytes: {memory:?}",
@@ -54,13 +54,13 @@ fn idle_connection_uses_little_memory() {
 #[test]
 fn idle_connection_after_traffic_uses_little_memory() {
     let mut world = idle();
-    let fresh = world.server.connection().memory_by_part();
+    let fresh = world.server.connection().memory_usage();
     assert!(download(&mut world, 300_000, Duration::from_secs(10)));
-    let busy = world.server.connection().memory_by_part();
+    let busy = world.server.connection().memory_usage();
     world.run_for(QUIET);
-    let rested = world.server.connection().memory_by_part();
+    let rested = world.server.connection().memory_usage();
     // The server has not read the request: the stream is not over.
-    let other = |memory: Memory| memory.total() - memory.streams;
+    let other = |memory: MemoryUsage| memory.total() - memory.streams;
     assert!(other(busy) > other(fresh) + 1024, "{busy:?}");
     // Numbers left out on purpose are remembered: sixteen at most.
     assert!(other(rested) <= other(fresh) + 128, "{fresh:?}, {rested:?}");

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use clearway_links::Packet;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Connection, EndpointEvent, Received};
-use clearway_quic::endpoint::{AdmissionControl, Arrival, Endpoint, Handle, Incoming, Limits};
+use clearway_quic::connection::{Connection, EndpointEvent, RecvMeta};
+use clearway_quic::endpoint::{
+    AdmissionControl, ConnectionHandle, DatagramEvent, Endpoint, Incoming, Limits,
+};
 use clearway_quic::rng::Rng;
 
 use crate::hostile::pair::first_flight;
@@ -19,7 +21,7 @@ struct Server {
     world: World,
     admission: Arc<AdmissionControl>,
     shards: Vec<Endpoint>,
-    connections: Vec<(usize, Handle, Connection)>,
+    connections: Vec<(usize, ConnectionHandle, Connection)>,
     response: Vec<u8>,
 }
 
@@ -56,8 +58,8 @@ impl Server {
         let endpoint = &mut self.shards[shard];
         let now = self.world.now;
         match endpoint.receive(now, UNIX_ORIGIN, from, &data, &mut self.response) {
-            Arrival::Incoming(incoming) => Outcome::Incoming(incoming),
-            Arrival::Respond => Outcome::Answered,
+            DatagramEvent::Incoming(incoming) => Outcome::Incoming(incoming),
+            DatagramEvent::Response => Outcome::Answered,
             other => panic!("{other:?}"),
         }
     }
@@ -86,8 +88,8 @@ fn ip(last: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, last])
 }
 
-fn received(ip: IpAddr) -> Received {
-    Received {
+fn received(ip: IpAddr) -> RecvMeta {
+    RecvMeta {
         remote: SocketAddr::new(ip, 5_000),
         local_ip: None,
         ecn: ReceivedEcn::NotEct,
@@ -186,7 +188,7 @@ fn refusal_rate_limit_holds_over_all_shards() {
     for n in 0..20 {
         let (now, endpoint) = (server.world.now, &mut server.shards[n % SHARDS]);
         let arrival = endpoint.receive(now, UNIX_ORIGIN, from, &data, &mut server.response);
-        refused += usize::from(matches!(arrival, Arrival::Respond));
+        refused += usize::from(matches!(arrival, DatagramEvent::Response));
     }
     assert_eq!(refused, 5);
     let counters = server.shards.iter().map(Endpoint::counters);

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Connect, Connection, Received};
+use clearway_quic::connection::{ConnectOptions, Connection, RecvMeta};
 use clearway_quic::crypto::ServerName;
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig};
+use clearway_quic::endpoint::{DatagramEvent, Endpoint, EndpointConfig};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, StreamId};
 
@@ -27,7 +27,7 @@ impl Peer {
         let mut rng = Rng::from_seed([n; 32]);
         let settings = EndpointConfig::client(config.transport_config(), &mut rng);
         let mut endpoint = Endpoint::new(settings, rng);
-        let connect = Connect {
+        let connect = ConnectOptions {
             remote: server,
             local_ip: None,
             server_name: ServerName::try_from("localhost").expect("a name"),
@@ -46,7 +46,7 @@ impl Peer {
 
     /// Receives the datagrams that wait.
     pub(super) fn receive_all(&mut self, now: Instant, server: SocketAddr) {
-        let from = Received {
+        let from = RecvMeta {
             remote: server,
             local_ip: None,
             ecn: ReceivedEcn::NotEct,
@@ -56,13 +56,13 @@ impl Peer {
             let arrival = self
                 .endpoint
                 .receive(now, 0, from, &datagram, &mut response);
-            if let Arrival::Connection(_) = arrival {
+            if let DatagramEvent::Connection(_) = arrival {
                 self.connection.receive(now, from, &mut datagram);
             }
         }
         while let Some(event) = self.connection.poll_endpoint_event() {
             self.endpoint
-                .on_event(clearway_quic::endpoint::Handle(0), event);
+                .on_event(clearway_quic::endpoint::ConnectionHandle(0), event);
         }
         while self.connection.poll_event().is_some() {}
         while let Some(id) = self.connection.accept(Directionality::Unidirectional) {

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant as Wall};
 use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::{
-    Config, Connect, Connection, EndpointEvent, Event, Forgery, Received,
+    Config, ConnectOptions, Connection, EndpointEvent, Event, Forgery, RecvMeta,
 };
 use clearway_quic::crypto::{ClientCrypto, ClientSessions, ServerName};
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle};
+use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId};
 use clearway_quic::wire::PacketKind;
@@ -90,10 +90,10 @@ pub(crate) struct Swarm<T> {
     crypto: Arc<rustls::ClientConfig>,
     sessions: Option<Arc<ClientSessions>>,
     began: Wall,
-    members: HashMap<Handle, Member<T>>,
+    members: HashMap<ConnectionHandle, Member<T>>,
     /// Established connections, for taking turns. Closed ones are removed when it is
     /// their turn.
-    turns: Vec<Handle>,
+    turns: Vec<ConnectionHandle>,
     next_turn: usize,
     next_socket: usize,
     established: usize,
@@ -109,7 +109,7 @@ pub(crate) struct Swarm<T> {
     /// Why the last of them ended.
     last_end: Option<String>,
     swept: Wall,
-    touched: Vec<Handle>,
+    touched: Vec<ConnectionHandle>,
     response: Vec<u8>,
     train: Vec<u8>,
 }
@@ -195,7 +195,7 @@ impl<T: Default> Swarm<T> {
     }
 
     /// Begins a connection from the next source address.
-    pub(crate) fn connect(&mut self) -> Option<Handle> {
+    pub(crate) fn connect(&mut self) -> Option<ConnectionHandle> {
         let socket = self.next_socket;
         self.next_socket = (socket + 1) % self.sockets.len();
         let (handle, connection) = self.begin(self.now())?;
@@ -214,8 +214,8 @@ impl<T: Default> Swarm<T> {
         Some(handle)
     }
 
-    fn begin(&mut self, now: Instant) -> Option<(Handle, Connection)> {
-        let connect = Connect {
+    fn begin(&mut self, now: Instant) -> Option<(ConnectionHandle, Connection)> {
+        let connect = ConnectOptions {
             remote: self.server,
             local_ip: None,
             server_name: ServerName::try_from("localhost").ok()?,
@@ -226,12 +226,12 @@ impl<T: Default> Swarm<T> {
     }
 
     /// The connection, unless it was closed.
-    pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut Member<T>> {
+    pub(crate) fn get(&mut self, handle: ConnectionHandle) -> Option<&mut Member<T>> {
         self.members.get_mut(&handle)
     }
 
     /// The next established connection, taking turns.
-    pub(crate) fn next_ready(&mut self) -> Option<Handle> {
+    pub(crate) fn next_ready(&mut self) -> Option<ConnectionHandle> {
         while !self.turns.is_empty() {
             self.next_turn %= self.turns.len();
             let handle = self.turns[self.next_turn];
@@ -272,12 +272,13 @@ impl<T: Default> Swarm<T> {
             ..
         } = self;
         sockets.receive(|_, remote, datagram| {
-            let from = Received {
+            let from = RecvMeta {
                 remote,
                 local_ip: None,
                 ecn: ReceivedEcn::NotEct,
             };
-            let Arrival::Connection(handle) = endpoint.receive(now, 0, from, datagram, response)
+            let DatagramEvent::Connection(handle) =
+                endpoint.receive(now, 0, from, datagram, response)
             else {
                 return;
             };
@@ -301,7 +302,7 @@ impl<T: Default> Swarm<T> {
 
     /// Processes the connection's events, sends what it wants to send unless it is mute,
     /// and removes it if it was closed.
-    pub(crate) fn speak(&mut self, handle: Handle) {
+    pub(crate) fn speak(&mut self, handle: ConnectionHandle) {
         let now = self.now();
         let Some(member) = self.members.get_mut(&handle) else {
             return;
@@ -396,7 +397,7 @@ impl<T: Default> Swarm<T> {
     }
 
     /// Drops a connection without telling the server.
-    pub(crate) fn forget(&mut self, handle: Handle) {
+    pub(crate) fn forget(&mut self, handle: ConnectionHandle) {
         if let Some(member) = self.members.remove(&handle) {
             if member.established {
                 self.established -= 1;
@@ -408,14 +409,14 @@ impl<T: Default> Swarm<T> {
     }
 
     /// Sends a 1-RTT packet with any payload, sealed with the connection's keys.
-    pub(crate) fn forge(&mut self, handle: Handle, payload: &[u8]) {
+    pub(crate) fn forge(&mut self, handle: ConnectionHandle, payload: &[u8]) {
         if let Some(datagram) = self.sealed(handle, payload) {
             self.send_own(handle, &datagram);
         }
     }
 
     /// Returns such a packet without sending it.
-    pub(crate) fn sealed(&mut self, handle: Handle, payload: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn sealed(&mut self, handle: ConnectionHandle, payload: &[u8]) -> Option<Vec<u8>> {
         let now = self.now();
         let member = self.members.get_mut(&handle)?;
         let forgery = Forgery::new(PacketKind::OneRtt, payload);
@@ -423,7 +424,7 @@ impl<T: Default> Swarm<T> {
     }
 
     /// Sends a datagram from the connection's address.
-    pub(crate) fn send_own(&mut self, handle: Handle, datagram: &[u8]) {
+    pub(crate) fn send_own(&mut self, handle: ConnectionHandle, datagram: &[u8]) {
         if let Some(member) = self.members.get(&handle) {
             self.sockets.send(member.socket, self.server, datagram);
         }

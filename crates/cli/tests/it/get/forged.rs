@@ -322,12 +322,12 @@ fn forged_version_negotiation_is_discarded_or_ends_the_download_with_an_error() 
         (
             "other versions",
             vec![RESERVED, VERSION_2],
-            Error("the server speaks no QUIC version of ours"),
+            Error("the server does not support QUIC version 1"),
         ),
         (
             "hundreds of versions",
             all,
-            Error("the server speaks no QUIC version of ours"),
+            Error("the server does not support QUIC version 1"),
         ),
         ("no versions", vec![], Content),
         ("the client's own version", vec![RESERVED, 1], Content),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clearway_http3::{Code, Config, Connection, Event};
 use clearway_quic::connection::{self as quic, ConnectionError};
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::{Instant, Role};
 use clearway_testing::{Application, path};
 
@@ -34,7 +34,7 @@ pub(crate) struct HttpApp {
     role: Role,
     config: Arc<Config>,
     raw: bool,
-    newest: Option<Handle>,
+    newest: Option<ConnectionHandle>,
     http: Option<Box<Connection>>,
     pub(crate) events: VecDeque<Event>,
     /// Events of the transport, for raw ends.
@@ -77,7 +77,7 @@ impl DerefMut for HttpApp {
 }
 
 impl Application for HttpApp {
-    fn on_connection(&mut self, handle: Handle) {
+    fn on_connection(&mut self, handle: ConnectionHandle) {
         self.newest = Some(handle);
         self.closed = None;
         self.http = (!self.raw).then(|| {
@@ -86,7 +86,12 @@ impl Application for HttpApp {
         });
     }
 
-    fn on_event(&mut self, handle: Handle, quic: &mut quic::Connection, event: quic::Event) {
+    fn on_event(
+        &mut self,
+        handle: ConnectionHandle,
+        quic: &mut quic::Connection,
+        event: quic::Event,
+    ) {
         if self.newest != Some(handle) {
             return;
         }
@@ -99,7 +104,12 @@ impl Application for HttpApp {
         }
     }
 
-    fn before_transmit(&mut self, now: Instant, handle: Handle, quic: &mut quic::Connection) {
+    fn before_transmit(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        quic: &mut quic::Connection,
+    ) {
         if self.newest != Some(handle) {
             return;
         }
@@ -114,7 +124,12 @@ impl Application for HttpApp {
         self.http.as_ref()?.next_timeout()
     }
 
-    fn handle_timeout(&mut self, now: Instant, handle: Handle, quic: &mut quic::Connection) {
+    fn handle_timeout(
+        &mut self,
+        now: Instant,
+        handle: ConnectionHandle,
+        quic: &mut quic::Connection,
+    ) {
         if self.newest == Some(handle)
             && let Some(http) = &mut self.http
         {

@@ -157,7 +157,7 @@ fn idle_connection_takes_little_memory() {
         assert!(size <= 1_192, "{size} bytes");
         assert!(http.memory() <= 1_450, "{} bytes", http.memory());
         // Six streams are open; keys and TLS are not in this.
-        let transport = quic.memory_by_part();
+        let transport = quic.memory_usage();
         assert!(transport.streams <= 1_330, "{transport:?}");
         let both = http.memory() + transport.total();
         assert!(both <= 9_100, "{both} bytes: {transport:?}");

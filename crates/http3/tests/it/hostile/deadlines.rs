@@ -240,7 +240,7 @@ fn responses_without_flow_control_credit_are_reset() {
             respond(&mut test, id, 100_000);
         }
         test.run();
-        let held = test.world.server.connection().memory_by_part().streams;
+        let held = test.world.server.connection().memory_usage().streams;
         assert!(held > 100_000, "{held} bytes");
         test.world.run_for(Duration::from_secs(58));
         assert_eq!(test.world.server.app.counters().timed_out, 0);
@@ -254,7 +254,7 @@ fn responses_without_flow_control_credit_are_reset() {
             assert_eq!(test.reset_and_stop_codes(id), (cancelled, None), "{what}");
         }
         test.run();
-        let held = test.world.server.connection().memory_by_part().streams;
+        let held = test.world.server.connection().memory_usage().streams;
         assert!(held < 16_000, "{what}: {held} bytes");
         assert_eq!(test.world.server.app.closed, None, "{what}");
     }

@@ -1,8 +1,7 @@
-//! Packets written as a test wants them, not as the protocol asks: genuine keys
-//! around any payload. What a hostile peer can do, a connection of ours does
-//! here on purpose.
+//! Forged packets for tests: any payload, protected with the connection's keys, to do what
+//! a hostile peer could do.
 
-use super::Shape;
+use super::DatagramPurpose;
 use crate::Instant;
 use crate::connection::Connection;
 use crate::connection::keyring::space_of;
@@ -13,14 +12,14 @@ use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber};
 /// 800 bytes, length, packet number.
 const HEADER_ROOM: usize = 900;
 
-/// A packet to forge.
+/// A packet that violates the protocol, for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Forgery<'a> {
-    /// Its type, hence its keys.
+    /// Its type, which determines its keys.
     pub kind: PacketKind,
-    /// Its frames, or whatever else.
+    /// Its payload: frames or any other bytes.
     pub payload: &'a [u8],
-    /// Packet numbers left out before it.
+    /// Packet numbers to skip before it.
     pub skip: u64,
     /// Bits to invert in the first byte, before protection.
     pub flip: u8,
@@ -32,7 +31,7 @@ pub struct Forgery<'a> {
 }
 
 impl<'a> Forgery<'a> {
-    /// An otherwise ordinary packet with this payload.
+    /// Creates an otherwise ordinary packet with this payload.
     #[must_use]
     pub fn new(kind: PacketKind, payload: &'a [u8]) -> Self {
         let pad_to = match kind {
@@ -51,8 +50,8 @@ impl<'a> Forgery<'a> {
 }
 
 impl Connection {
-    /// Seals `forgery` with the connection's keys and enters it in the ledger,
-    /// so that its acknowledgement is no surprise. `None` without such keys.
+    /// Seals `forgery` with the connection's keys and enters it in the ledger, so that its
+    /// acknowledgement is accepted. Returns `None` without such keys.
     pub fn forge(&mut self, now: Instant, forgery: &Forgery<'_>) -> Option<Vec<u8>> {
         let Forgery { kind, payload, .. } = *forgery;
         let space = space_of(kind);
@@ -69,7 +68,7 @@ impl Connection {
             self.network.recovery.skip_number(space);
         }
         let number = self.network.recovery.next_number(space);
-        // Four bytes: then even an empty payload gives a whole sample.
+        // Four bytes, so that even an empty payload leaves enough for the sample.
         let truncated = TruncatedNumber::with_len(number, 4);
         self.begin_trace(now);
         let path = self.network.paths.active_id();
@@ -88,20 +87,26 @@ impl Connection {
         let used = draft.size(payload.len());
         let padding = forgery.pad_to.saturating_sub(used);
         let size = writer
-            .finish_packet(draft, &mut packet, payload.len(), padding, Shape::Train)
+            .finish_packet(
+                draft,
+                &mut packet,
+                payload.len(),
+                padding,
+                DatagramPurpose::Ordinary,
+            )
             .ok()?;
         packet.truncate(size);
         Some(packet)
     }
 
-    /// Seals with the next key generation from now on, permitted or not.
+    /// Updates the sending keys, even if that is not permitted now.
     pub fn force_key_update(&mut self) {
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.force_update();
         }
     }
 
-    /// Lowers the AEAD integrity limit to a number that a test can reach.
+    /// Lowers the AEAD integrity limit to a number of packets that a test can reach.
     pub fn set_integrity_limit(&mut self, packets: u64) {
         if let Some(keys) = &mut self.keys.one_rtt {
             keys.set_integrity_limit(packets);

@@ -1,43 +1,42 @@
-//! Which path carries data, what the connection returns to if that fails, and
-//! what else is being tried (RFC 9000 §9).
+//! Which path carries data, which path the connection falls back to, and which others
+//! are being validated (RFC 9000 §9).
 //!
-//! There is always an *active* path, which all data goes to. It is either
-//! *proven* (the handshake, or a PATH_RESPONSE of full size, showed that the peer
-//! receives there) or *on trial*; then, and only then, there is a *fallback*, the
-//! proven path that it replaced. Each of them is held by value in its own place,
-//! so that no path can be two of them and none can be missing. Up to
-//! [`MAX_STANDBY`] others stand by:
+//! There is always an *active* path, which carries all data. It is either *validated* (the
+//! handshake, or a PATH_RESPONSE to a challenge of full size, showed that the peer receives
+//! on it) or *unvalidated*. Only in the latter case there is a *fallback*: the validated
+//! path that it replaced. Each of them is held by value in its own place, so that no path
+//! can be both and none can be missing. Up to `MAX_STANDBY` other paths stand by:
 //!
-//! | standing by | what it is | proven |
+//! | role | meaning | validated |
 //! |---|---|---|
-//! | `Probe` | the peer sent a PATH_CHALLENGE there | no |
-//! | `Join` | becomes the active path once it is proven | no |
-//! | `Left` | was active on trial and was left before it was proven | no |
-//! | `Spare` | used or probed before; kept for packets on their way | yes |
+//! | `Probe` | the peer sent a PATH_CHALLENGE on it | no |
+//! | `Candidate` | becomes the active path once it is validated | no |
+//! | `Abandoned` | was active, and was left before it was validated | no |
+//! | `Retained` | used or probed before, and kept for packets still in flight | yes |
 //!
-//! What happens then (P: the active path is proven, T: it is on trial):
+//! The effect of each event (V: the active path is validated, U: it is unvalidated):
 //!
-//! | event | on the active path | on the fallback | on one standing by | from elsewhere |
+//! | event | on the active path | on the fallback | on a standby path | on an unknown path |
 //! |---|---|---|---|---|
-//! | newest non-probing packet (server) | stays; a `Join` becomes a `Probe` | is active, P; the old one is `Left` | is active: P if `Spare`, else T; at another address of ours it waits as `Join` until proven | the same, on a new path |
-//! | PATH_CHALLENGE | is owed an answer | the same | the same | the same, on a new `Probe` |
-//! | PATH_RESPONSE in full size | P; the fallback is `Spare` | nothing | `Probe` is `Spare`; `Join` is active, P; `Left` is the fallback in T, else `Spare` | – |
-//! | PATH_RESPONSE in small size | its address is validated | nothing | its address is validated | – |
-//! | validation fails | T: the fallback is active, P; P: nothing | nothing | is forgotten | – |
-//! | its time is over | – | – | a `Spare` is forgotten | – |
+//! | newest non-probing packet (server) | stays active; a `Candidate` becomes a `Probe` | becomes active, V; the old path is `Abandoned` | becomes active: V if `Retained`, else U; but at another local address it waits as `Candidate` until validated | the same, as a new path |
+//! | PATH_CHALLENGE | is answered | the same | the same | the same, as a new `Probe` |
+//! | PATH_RESPONSE, full size | V; the fallback is `Retained` | nothing | `Probe` becomes `Retained`; `Candidate` becomes active, V; `Abandoned` becomes the fallback in U, else `Retained` | – |
+//! | PATH_RESPONSE, small | its address is validated | nothing | its address is validated | – |
+//! | validation fails | U: the fallback becomes active, V; V: nothing | nothing | is removed | – |
+//! | its time is over | – | – | `Retained` is removed | – |
 //!
-//! The client's own moves: [`Paths::migrate`] makes a new path active on trial
-//! (the old one is the fallback if proven, else `Left`); [`Paths::join`] probes a
-//! new path as `Join`. When a path stops being active in favour of a proven one
-//! it is `Spare`. A server challenges the path that it leaves: a client whose
-//! packet somebody else forwarded answers with an ACK in the same packet, which is
-//! not only probing, and so leads it back (§9.3.3).
+//! The client's own moves: [`Paths::migrate`] makes a new path active and unvalidated (the
+//! old path becomes the fallback if validated, else `Abandoned`); [`Paths::probe`] adds a
+//! new path as `Candidate`. When a validated path replaces the active one, that becomes
+//! `Retained`. A server challenges the path that it leaves: if somebody else forwarded the
+//! client's packet, the client's answer has an ACK in the same packet, which makes it
+//! non-probing, and so leads the server back (§9.3.3).
 //!
-//! Where too many stand by, one is forgotten: a `Spare` before a `Probe` or
-//! `Left`, those before a `Join`, and the oldest of a kind.
+//! When too many paths stand by, one is removed: a `Retained` before a `Probe` or
+//! `Abandoned`, those before a `Candidate`, and the oldest of a kind.
 //!
-//! Methods answer with the [`Effect`]s that others have to follow: loss recovery
-//! and connection IDs know the same paths as this.
+//! Methods return the [`Effect`]s that loss recovery and connection IDs have to follow, so
+//! that they know the same paths.
 
 mod transitions;
 
@@ -46,89 +45,76 @@ use std::net::SocketAddr;
 use smallvec::SmallVec;
 
 use super::amplification::Amplification;
-use super::ecn::Mark;
-use super::{Addresses, Path, PathId};
+use super::{Addresses, Path, PathDefaults, PathId};
 use crate::{Instant, Role};
 
-/// Paths kept besides the active one and its fallback. A peer that probes more
-/// at a time loses the oldest.
-pub const MAX_STANDBY: usize = 2;
+/// Most paths kept besides the active one and its fallback. If a peer probes more at a
+/// time, the oldest are removed.
+pub(crate) const MAX_STANDBY: usize = 2;
 
-/// Most paths of a connection: the active one, its fallback, those standing by.
+/// Most paths of a connection: the active path, its fallback, and standby paths.
 pub const MAX_PATHS: usize = 2 + MAX_STANDBY;
 
-/// What every new path begins with.
-#[derive(Clone, Copy, Debug)]
-pub struct PathDefaults {
-    /// The largest datagram to send on it, in bytes.
-    pub max_mtu: u16,
-    /// Whether larger datagrams are searched for once it is proven.
-    pub mtu_discovery: bool,
-    /// The mark that it is tested with.
-    pub mark: Mark,
-}
-
-/// Why a path is no more.
+/// The reason why a path was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Removal {
-    /// It did not answer in time.
+pub enum RemovalReason {
+    /// Its validation failed.
     Failed,
-    /// It was proven, and not used for as long as an unproven one may take.
+    /// It was validated, and not used for as long as a validation may take.
     Unused,
-    /// Another needed its place.
+    /// Another path needed its place.
     Evicted,
-    /// The client goes elsewhere, or there from elsewhere.
+    /// The client moves to another address, or from another address.
     Superseded,
 }
 
-/// What a call changed that others have to follow, in this order.
+/// A change that loss recovery and connection IDs have to follow, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// A path is new: it needs a congestion controller and a connection ID.
+    /// A path was added. It needs a congestion controller and a connection ID.
     Added {
         /// The new path.
         id: PathId,
         /// The peer's address on it.
         remote: SocketAddr,
     },
-    /// The peer answered in full size on a path that was not proven.
-    Proven {
+    /// A path was validated in full size.
+    Validated {
         /// The path.
         id: PathId,
         /// The peer's address on it.
         remote: SocketAddr,
     },
-    /// Data goes to this path from now on.
+    /// The path became the active one: data is sent on it from now on.
     Activated {
         /// The path.
         id: PathId,
         /// The peer's address on it.
         remote: SocketAddr,
-        /// It is proven; else it is on trial.
-        proven: bool,
+        /// Whether it is validated.
+        validated: bool,
     },
-    /// More PATH_CHALLENGE frames came than are kept: the oldest goes without an
-    /// answer.
+    /// More PATH_CHALLENGE frames arrived than are kept: the oldest will not be answered.
     ChallengeDropped {
         /// The path.
         id: PathId,
     },
-    /// A path is no more.
+    /// A path was removed.
     Removed {
         /// The path.
         id: PathId,
         /// The peer's address on it.
         remote: SocketAddr,
-        /// Why.
-        why: Removal,
+        /// The reason.
+        reason: RemovalReason,
     },
 }
 
-/// What a call changed, in order. No call has more effects than fit but one
-/// that many timers end in.
+/// The changes of a call, in order. Only a call in which many timers end has more than fit
+/// inline.
 pub type Effects = SmallVec<[Effect; 4]>;
 
-/// A move that a client can't make.
+/// The reason why a connection cannot migrate now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveError {
     /// Only clients migrate (RFC 9000 §9).
@@ -137,87 +123,88 @@ pub enum MoveError {
     NotConfirmed,
 }
 
-/// Where a path is held.
+/// The role of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// It carries data, and the peer was seen to receive there.
-    ActiveProven,
-    /// It carries data, and the peer was not seen to receive there yet.
-    ActiveOnTrial,
-    /// The connection returns to it if the active path fails.
+pub enum PathRole {
+    /// It carries data and is validated.
+    ActiveValidated,
+    /// It carries data and is not validated yet.
+    ActiveUnvalidated,
+    /// The connection falls back to it if validation of the active path fails.
     Fallback,
-    /// The peer sent a PATH_CHALLENGE there.
+    /// The peer sent a PATH_CHALLENGE on it.
     Probe,
-    /// It becomes the active path once it is proven.
-    Join,
-    /// It was active on trial and was left before it was proven.
-    Left,
-    /// It is proven and not used.
-    Spare,
+    /// It becomes the active path once it is validated.
+    Candidate,
+    /// It was active, and was left before it was validated.
+    Abandoned,
+    /// It is validated and not used.
+    Retained,
 }
 
 #[derive(Clone, Debug)]
-enum Standing {
-    Proven,
-    OnTrial { fallback: Box<Path> },
+enum ActiveState {
+    Validated,
+    Unvalidated { fallback: Box<Path> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+enum StandbyRole {
     Probe,
-    Join,
-    Left,
-    Spare { until: Instant },
+    Candidate,
+    Abandoned,
+    Retained { until: Instant },
 }
 
-impl Purpose {
-    /// Who goes last when there is no room.
-    fn rank(self) -> u8 {
+impl StandbyRole {
+    /// Returns the order of removal when there is no room: the lowest goes first.
+    fn eviction_rank(self) -> u8 {
         match self {
-            Self::Spare { .. } => 0,
-            Self::Probe | Self::Left => 1,
-            Self::Join => 2,
+            Self::Retained { .. } => 0,
+            Self::Probe | Self::Abandoned => 1,
+            Self::Candidate => 2,
         }
     }
 
-    fn place(self) -> Place {
+    fn role(self) -> PathRole {
         match self {
-            Self::Probe => Place::Probe,
-            Self::Join => Place::Join,
-            Self::Left => Place::Left,
-            Self::Spare { .. } => Place::Spare,
+            Self::Probe => PathRole::Probe,
+            Self::Candidate => PathRole::Candidate,
+            Self::Abandoned => PathRole::Abandoned,
+            Self::Retained { .. } => PathRole::Retained,
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Standby {
+struct StandbyPath {
     path: Box<Path>,
-    purpose: Purpose,
+    role: StandbyRole,
 }
 
-/// Every path of a connection. See the [module](self) for what happens when.
+/// The paths of a connection. The [module documentation](self) has the table of events and
+/// their effects.
 ///
-/// Calls take the time and the connection's current PTO without backoff, which
-/// is how long paths that do not answer are given (RFC 9000 §8.2.4).
+/// Methods take the time and the connection's current PTO without backoff, which determines
+/// how long a validation lasts (RFC 9000 §8.2.4).
 #[derive(Clone, Debug)]
 pub struct Paths {
     role: Role,
     active: Box<Path>,
-    standing: Standing,
-    /// In the order in which they came, the empty places last.
-    standby: [Option<Box<Standby>>; MAX_STANDBY],
-    /// The handshake is confirmed: a client may move.
+    active_state: ActiveState,
+    /// In the order in which they were added, empty places last.
+    standby: [Option<Box<StandbyPath>>; MAX_STANDBY],
+    /// The handshake is confirmed, so a client may migrate.
     confirmed: bool,
-    /// Non-probing packets with lower numbers are not the newest.
-    newest_from: u64,
+    /// Non-probing packets with lower packet numbers are not the newest.
+    next_newest_number: u64,
     next_id: u32,
     defaults: PathDefaults,
 }
 
 impl Paths {
-    /// The path of the handshake. A client sends to it without limit; a server
-    /// if `validated`, when a token proved the address (RFC 9000 §8.1).
+    /// Creates the path of the handshake. The anti-amplification limit applies to a server
+    /// unless `validated`: a token validated the address (RFC 9000 §8.1).
     #[must_use]
     pub fn new(role: Role, addresses: Addresses, validated: bool, defaults: PathDefaults) -> Self {
         let amplification = if validated || role == Role::Client {
@@ -229,68 +216,68 @@ impl Paths {
         Self {
             role,
             active: Box::new(path),
-            standing: Standing::Proven,
+            active_state: ActiveState::Validated,
             standby: [const { None }; MAX_STANDBY],
             confirmed: false,
-            newest_from: 0,
+            next_newest_number: 0,
             next_id: 1,
             defaults,
         }
     }
 
-    /// The path that carries data.
+    /// Returns the path that carries data.
     #[must_use]
     pub fn active(&self) -> &Path {
         &self.active
     }
 
-    /// The path that carries data.
+    /// Returns the path that carries data.
     pub(crate) fn active_mut(&mut self) -> &mut Path {
         &mut self.active
     }
 
-    /// Which path carries data.
+    /// Returns the ID of the path that carries data.
     #[must_use]
     pub fn active_id(&self) -> PathId {
         self.active.id
     }
 
-    /// Whether the peer was seen to receive on the active path.
+    /// Returns whether the active path is validated.
     #[must_use]
-    pub fn is_proven(&self) -> bool {
-        matches!(self.standing, Standing::Proven)
+    pub fn is_active_validated(&self) -> bool {
+        matches!(self.active_state, ActiveState::Validated)
     }
 
-    /// A path, if it still is one.
+    /// Returns the path with this ID, unless it was removed.
     #[must_use]
     pub fn get(&self, id: PathId) -> Option<&Path> {
         self.iter().find(|path| path.id == id)
     }
 
-    /// A path, if it still is one.
+    /// Returns the path with this ID, unless it was removed.
     pub fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
         self.iter_mut().find(|path| path.id == id)
     }
 
-    /// All paths, the active one first.
+    /// Returns all paths, the active one first.
     pub fn iter(&self) -> impl Iterator<Item = &Path> {
         core::iter::once(&*self.active).chain(self.inactive())
     }
 
-    /// All paths but the active one.
+    /// Returns all paths except the active one.
     pub(crate) fn inactive(&self) -> impl Iterator<Item = &Path> {
-        let fallback = match &self.standing {
-            Standing::Proven => None,
-            Standing::OnTrial { fallback } => Some(&**fallback),
+        let fallback = match &self.active_state {
+            ActiveState::Validated => None,
+            ActiveState::Unvalidated { fallback } => Some(&**fallback),
         };
         let standby = self.standby.iter().flatten().map(|standby| &*standby.path);
         fallback.into_iter().chain(standby)
     }
 
     fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
-        let fallback = match &mut self.standing {
-            Standing::Proven => None,
-            Standing::OnTrial { fallback } => Some(&mut **fallback),
+        let fallback = match &mut self.active_state {
+            ActiveState::Validated => None,
+            ActiveState::Unvalidated { fallback } => Some(&mut **fallback),
         };
         let standby = self.standby.iter_mut().flatten();
         core::iter::once(&mut *self.active)
@@ -298,22 +285,24 @@ impl Paths {
             .chain(standby.map(|standby| &mut *standby.path))
     }
 
-    /// All paths and where they are held, the active one first.
-    pub fn places(&self) -> impl Iterator<Item = (&Path, Place)> {
-        let (active, fallback) = match &self.standing {
-            Standing::Proven => (Place::ActiveProven, None),
-            Standing::OnTrial { fallback } => (Place::ActiveOnTrial, Some(&**fallback)),
+    /// Returns all paths with their roles, the active one first.
+    pub fn roles(&self) -> impl Iterator<Item = (&Path, PathRole)> {
+        let (active, fallback) = match &self.active_state {
+            ActiveState::Validated => (PathRole::ActiveValidated, None),
+            ActiveState::Unvalidated { fallback } => {
+                (PathRole::ActiveUnvalidated, Some(&**fallback))
+            }
         };
-        let fallback = fallback.map(|path| (path, Place::Fallback));
+        let fallback = fallback.map(|path| (path, PathRole::Fallback));
         let standby = self.standby.iter().flatten();
         core::iter::once((&*self.active, active))
             .chain(fallback)
-            .chain(standby.map(|standby| (&*standby.path, standby.purpose.place())))
+            .chain(standby.map(|standby| (&*standby.path, standby.role.role())))
     }
 
-    /// The path of a datagram with these addresses. Where they cannot tell (a
-    /// client that moved to another port of one host does not see its own port),
-    /// it is the active one.
+    /// Returns the path of a datagram with these addresses. If they do not identify one (a
+    /// client that moved to another port of its host does not see its own port), it is the
+    /// active path.
     #[must_use]
     pub fn find(&self, from: &Addresses) -> Option<PathId> {
         self.iter().find(|path| path.matches(from)).map(Path::id)
@@ -323,9 +312,13 @@ impl Paths {
         self.iter_mut().find(|path| path.matches(from))
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        let standby = self.standby.iter().flatten().map(|_| size_of::<Standby>());
+        let standby = self
+            .standby
+            .iter()
+            .flatten()
+            .map(|_| size_of::<StandbyPath>());
         self.iter()
             .map(Path::memory)
             .chain(standby)

@@ -102,7 +102,7 @@ impl Bench {
             }
             "wrong" => paths.on_response(NOW, PTO, [0; 8]),
             "migrate" => paths.migrate(NOW, PTO, from.local_ip).unwrap_or_default(),
-            "join" => paths.join(NOW, PTO, from).unwrap_or_default(),
+            "probe" => paths.probe(NOW, PTO, from).unwrap_or_default(),
             "fails" => {
                 let id = self.id(at);
                 if let Some(path) = id.and_then(|id| self.paths.get_mut(id)) {
@@ -113,9 +113,9 @@ impl Bench {
             "expires" => {
                 let role = self.role;
                 for standby in self.paths.standby.iter_mut().flatten() {
-                    let spare = matches!(standby.purpose, Purpose::Spare { .. });
+                    let spare = matches!(standby.role, StandbyRole::Retained { .. });
                     if spare && letter(role, &standby.path) == at {
-                        standby.purpose = Purpose::Spare { until: NOW };
+                        standby.role = StandbyRole::Retained { until: NOW };
                     }
                 }
                 self.paths.on_timeout(NOW)
@@ -136,20 +136,20 @@ impl Bench {
         }
     }
 
-    /// `A` if A is proven, `B?A` if B is on trial and A the fallback, and who
-    /// stands by.
+    /// Describes the paths: `A` if A is active and validated, `B?A` if B is active and
+    /// unvalidated with A as fallback, then the standby paths.
     fn show(&self) -> String {
         let mut out = String::new();
-        for (path, place) in self.paths.places() {
+        for (path, role) in self.paths.roles() {
             let name = letter(self.role, path);
-            match place {
-                Place::ActiveProven => write!(out, "{name}"),
-                Place::ActiveOnTrial => write!(out, "{name}?"),
-                Place::Fallback => write!(out, "{name}"),
-                Place::Probe => write!(out, " {name}:probe"),
-                Place::Join => write!(out, " {name}:join"),
-                Place::Left => write!(out, " {name}:left"),
-                Place::Spare => write!(out, " {name}:spare"),
+            match role {
+                PathRole::ActiveValidated => write!(out, "{name}"),
+                PathRole::ActiveUnvalidated => write!(out, "{name}?"),
+                PathRole::Fallback => write!(out, "{name}"),
+                PathRole::Probe => write!(out, " {name}:probe"),
+                PathRole::Candidate => write!(out, " {name}:candidate"),
+                PathRole::Abandoned => write!(out, " {name}:abandoned"),
+                PathRole::Retained => write!(out, " {name}:retained"),
             }
             .unwrap();
         }
@@ -190,15 +190,15 @@ const SERVER_EVENTS: [&str; 18] = [
     "fails:J",
     "expires:C",
     "migrate:B",
-    "join:B",
+    "probe:B",
 ];
 
 const CLIENT_STATES: [&str; 7] = [
     "",
-    "join:J",
+    "probe:J",
     "migrate:B",
     "migrate:B migrate:C",
-    "migrate:B join:J",
+    "migrate:B probe:J",
     "migrate:B response:B",
     "migrate:B migrate:C response:B",
 ];
@@ -216,7 +216,7 @@ const CLIENT_EVENTS: [&str; 13] = [
     "fails:B",
     "fails:J",
     "migrate:D",
-    "join:J",
+    "probe:J",
 ];
 
 fn table(role: Role, states: &[&str], events: &[&str]) -> String {
@@ -235,9 +235,9 @@ fn table(role: Role, states: &[&str], events: &[&str]) -> String {
     out
 }
 
-/// Of two packets the one with the higher number says where the client is.
+/// The packet with the highest number determines where the client is.
 #[test]
-fn an_older_packet_does_not_move_the_active_path() {
+fn older_packet_does_not_change_active_path() {
     for state in SERVER_STATES {
         let before = Bench::new(Role::Server).after(state).after("packet:A");
         for event in ["old:A", "old:B", "old:C", "old:D", "old:J", "wrong:A"] {
@@ -248,9 +248,9 @@ fn an_older_packet_does_not_move_the_active_path() {
     }
 }
 
-/// An answer to a small challenge lifts the anti-amplification limit, and no more.
+/// An answer to a small challenge only lifts the anti-amplification limit.
 #[test]
-fn a_small_answer_validates_the_address_but_does_not_prove_the_path() {
+fn small_path_response_validates_address_but_not_path() {
     let mut bench = Bench::new(Role::Server);
     bench.size = 100;
     let mut bench = bench.after("packet:B");
@@ -259,12 +259,12 @@ fn a_small_answer_validates_the_address_but_does_not_prove_the_path() {
     assert_eq!(bench.show(), "B?A");
     assert_eq!(bench.paths.active().amplification().available(), u64::MAX);
     bench.apply("response:B");
-    assert_eq!(bench.show(), "B A:spare");
+    assert_eq!(bench.show(), "B A:retained");
 }
 
-/// Numbers of paths are 32 bits, and begin again.
+/// Path IDs have 32 bits and start again.
 #[test]
-fn a_path_number_in_use_is_not_given_again() {
+fn path_id_in_use_is_not_reused() {
     let mut bench = Bench::new(Role::Server).after("packet:B");
     bench.paths.next_id = u32::MAX;
     let bench = bench.after("packet:C packet:D packet:C");
@@ -293,94 +293,94 @@ A
   packet:B     B?A
   packet:C     C?A
   packet:D     D?A
-  packet:J     A J:join
+  packet:J     A J:candidate
   challenge:D  A D:probe
 A C:probe
   packet:B     B?A C:probe
   packet:C     C?A
   packet:D     D?A C:probe
-  packet:J     A C:probe J:join
+  packet:J     A C:probe J:candidate
   challenge:D  A C:probe D:probe
-  response:C   A C:spare
+  response:C   A C:retained
   fails:C      A
-A C:left
-  packet:B     B?A C:left
+A C:abandoned
+  packet:B     B?A C:abandoned
   packet:C     C?A
-  packet:D     D?A C:left
-  packet:J     A C:left J:join
-  challenge:D  A C:left D:probe
-  response:C   A C:spare
+  packet:D     D?A C:abandoned
+  packet:J     A C:abandoned J:candidate
+  challenge:D  A C:abandoned D:probe
+  response:C   A C:retained
   fails:C      A
-A C:spare
-  packet:B     B?A C:spare
-  packet:C     C A:spare
-  packet:D     D?A C:spare
-  packet:J     A C:spare J:join
-  challenge:D  A C:spare D:probe
+A C:retained
+  packet:B     B?A C:retained
+  packet:C     C A:retained
+  packet:D     D?A C:retained
+  packet:J     A C:retained J:candidate
+  challenge:D  A C:retained D:probe
   fails:C      A
   expires:C    A
-A J:join
+A J:candidate
   packet:A     A J:probe
   packet:B     B?A J:probe
   packet:C     C?A J:probe
   packet:D     D?A J:probe
-  challenge:D  A J:join D:probe
-  response:J   J A:spare
+  challenge:D  A J:candidate D:probe
+  response:J   J A:retained
   fails:J      A
 B?A
-  packet:A     A B:left
-  packet:C     C?A B:left
-  packet:D     D?A B:left
-  packet:J     B?A J:join
+  packet:A     A B:abandoned
+  packet:C     C?A B:abandoned
+  packet:D     D?A B:abandoned
+  packet:J     B?A J:candidate
   challenge:D  B?A D:probe
-  response:B   B A:spare
+  response:B   B A:retained
   fails:B      A
 B?A C:probe
-  packet:A     A C:probe B:left
-  packet:C     C?A B:left
-  packet:D     D?A C:probe B:left
-  packet:J     B?A C:probe J:join
+  packet:A     A C:probe B:abandoned
+  packet:C     C?A B:abandoned
+  packet:D     D?A C:probe B:abandoned
+  packet:J     B?A C:probe J:candidate
   challenge:D  B?A C:probe D:probe
-  response:B   B C:probe A:spare
-  response:C   B?A C:spare
+  response:B   B C:probe A:retained
+  response:C   B?A C:retained
   fails:B      A C:probe
   fails:C      B?A
-B?A C:left
-  packet:A     A C:left B:left
-  packet:C     C?A B:left
-  packet:D     D?A C:left B:left
-  packet:J     B?A C:left J:join
-  challenge:D  B?A C:left D:probe
-  response:B   B C:left A:spare
-  response:C   B?C A:spare
-  fails:B      A C:left
+B?A C:abandoned
+  packet:A     A C:abandoned B:abandoned
+  packet:C     C?A B:abandoned
+  packet:D     D?A C:abandoned B:abandoned
+  packet:J     B?A C:abandoned J:candidate
+  challenge:D  B?A C:abandoned D:probe
+  response:B   B C:abandoned A:retained
+  response:C   B?C A:retained
+  fails:B      A C:abandoned
   fails:C      B?A
-B?A C:spare
-  packet:A     A C:spare B:left
-  packet:C     C B:left A:spare
-  packet:D     D?A C:spare B:left
-  packet:J     B?A C:spare J:join
-  challenge:D  B?A C:spare D:probe
-  response:B   B C:spare A:spare
-  fails:B      A C:spare
+B?A C:retained
+  packet:A     A C:retained B:abandoned
+  packet:C     C B:abandoned A:retained
+  packet:D     D?A C:retained B:abandoned
+  packet:J     B?A C:retained J:candidate
+  challenge:D  B?A C:retained D:probe
+  response:B   B C:retained A:retained
+  fails:B      A C:retained
   fails:C      B?A
   expires:C    B?A
 B?A J:probe
-  packet:A     A J:probe B:left
-  packet:C     C?A J:probe B:left
-  packet:D     D?A J:probe B:left
-  packet:J     B?A J:join
+  packet:A     A J:probe B:abandoned
+  packet:C     C?A J:probe B:abandoned
+  packet:D     D?A J:probe B:abandoned
+  packet:J     B?A J:candidate
   challenge:D  B?A J:probe D:probe
-  response:B   B J:probe A:spare
-  response:J   B?A J:spare
+  response:B   B J:probe A:retained
+  response:J   B?A J:retained
   fails:B      A J:probe
   fails:J      B?A
-B A:spare
-  packet:A     A B:spare
-  packet:C     C?B A:spare
-  packet:D     D?B A:spare
-  packet:J     B A:spare J:join
-  challenge:D  B A:spare D:probe
+B A:retained
+  packet:A     A B:retained
+  packet:C     C?B A:retained
+  packet:D     D?B A:retained
+  packet:J     B A:retained J:candidate
+  challenge:D  B A:retained D:probe
   fails:A      B
 ";
 
@@ -389,40 +389,40 @@ A
   challenge:B  A B:probe
   challenge:D  A D:probe
   migrate:D    D?A
-  join:J       A J:join
-A J:join
-  challenge:B  A J:join B:probe
-  challenge:D  A J:join D:probe
-  response:J   J A:spare
+  probe:J      A J:candidate
+A J:candidate
+  challenge:B  A J:candidate B:probe
+  challenge:D  A J:candidate D:probe
+  response:J   J A:retained
   fails:J      A
-  migrate:D    D?A J:join
+  migrate:D    D?A J:candidate
 B?A
   challenge:D  B?A D:probe
-  response:B   B A:spare
+  response:B   B A:retained
   fails:B      A
-  migrate:D    D?A B:left
-  join:J       B?A J:join
-C?A B:left
-  challenge:D  C?A B:left D:probe
-  response:B   C?B A:spare
+  migrate:D    D?A B:abandoned
+  probe:J      B?A J:candidate
+C?A B:abandoned
+  challenge:D  C?A B:abandoned D:probe
+  response:B   C?B A:retained
   fails:B      C?A
-  migrate:D    D?A B:left C:left
-  join:J       C?A B:left J:join
-B?A J:join
-  challenge:D  B?A J:join D:probe
-  response:B   B J:join A:spare
-  response:J   J B:left A:spare
-  fails:B      A J:join
+  migrate:D    D?A B:abandoned C:abandoned
+  probe:J      C?A B:abandoned J:candidate
+B?A J:candidate
+  challenge:D  B?A J:candidate D:probe
+  response:B   B J:candidate A:retained
+  response:J   J B:abandoned A:retained
+  fails:B      A J:candidate
   fails:J      B?A
-  migrate:D    D?A B:left J:join
-B A:spare
-  challenge:D  B A:spare D:probe
+  migrate:D    D?A B:abandoned J:candidate
+B A:retained
+  challenge:D  B A:retained D:probe
   fails:A      B
-  migrate:D    D?B A:spare
-  join:J       B A:spare J:join
-C?B A:spare
-  challenge:D  C?B A:spare D:probe
+  migrate:D    D?B A:retained
+  probe:J      B A:retained J:candidate
+C?B A:retained
+  challenge:D  C?B A:retained D:probe
   fails:A      C?B
-  migrate:D    D?B A:spare C:left
-  join:J       C?B A:spare J:join
+  migrate:D    D?B A:retained C:abandoned
+  probe:J      C?B A:retained J:candidate
 ";

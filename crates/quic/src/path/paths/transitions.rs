@@ -1,17 +1,19 @@
-//! What each event does to the paths: the table in the [module above](super), row
-//! by row.
+//! The effect of each event on the paths: the table in the [module above](super), row by
+//! row.
 
 use core::time::Duration;
 use std::net::IpAddr;
 
-use super::{Effect, Effects, MoveError, Paths, Purpose, Removal, Standby, Standing};
+use super::{
+    ActiveState, Effect, Effects, MoveError, Paths, RemovalReason, StandbyPath, StandbyRole,
+};
 use crate::path::amplification::Amplification;
 use crate::path::validation::{self, ChallengeData, Proof};
 use crate::path::{Addresses, Path, PathId};
 use crate::{Instant, Role};
 
 impl Paths {
-    /// The peer's max_udp_payload_size is known.
+    /// Applies the peer's max_udp_payload_size.
     pub fn set_peer_limit(&mut self, max_udp_payload: u64) {
         let limit = u16::try_from(max_udp_payload).unwrap_or(u16::MAX);
         self.defaults.max_mtu = self.defaults.max_mtu.min(limit);
@@ -20,30 +22,29 @@ impl Paths {
         }
     }
 
-    /// The handshake showed that the peer receives at the address it claims
-    /// (RFC 9000 §8.1).
+    /// Marks the active path's address as validated by the handshake (RFC 9000 §8.1).
     pub(crate) fn on_address_validated(&mut self) {
         self.active.amplification.validate();
     }
 
-    /// The handshake is confirmed: it proved the path, and the client may move.
+    /// Handles the confirmation of the handshake: the path is validated, and the client may
+    /// migrate.
     pub fn on_confirmed(&mut self, now: Instant) {
         self.confirmed = true;
         self.on_address_validated();
-        self.search_mtu(now);
+        self.start_mtu_discovery(now);
     }
 
-    /// A datagram of `bytes` came from there. Every byte from an unvalidated
-    /// address may be answered threefold (RFC 9000 §8.1), whether or not it
-    /// authenticates.
+    /// Counts a received datagram of `bytes`. Every byte from an unvalidated address may be
+    /// answered threefold, whether or not it is authentic (RFC 9000 §8.1).
     pub fn on_datagram(&mut self, from: &Addresses, bytes: usize) {
         if let Some(path) = self.find_mut(from) {
             path.amplification.on_received(bytes);
         }
     }
 
-    /// A packet from there authenticated and is no copy: what the datagram says
-    /// of our own address is true.
+    /// Handles an authentic packet that is not a copy: the local address of its datagram is
+    /// true.
     pub(crate) fn on_authenticated(&mut self, from: &Addresses) {
         if let Some(path) = self.find_mut(from)
             && path.local_ip.is_none()
@@ -52,9 +53,9 @@ impl Paths {
         }
     }
 
-    /// A 1-RTT packet that holds more than probing frames came in a datagram of
-    /// `bytes`. If none with a higher number came before, a server follows the
-    /// client to where it came from (RFC 9000 §9.3).
+    /// Handles a 1-RTT packet with a non-probing frame, in a datagram of `bytes`. If no
+    /// packet with a higher number arrived before, a server follows the client to the
+    /// address that it came from (RFC 9000 §9.3).
     pub fn on_non_probing(
         &mut self,
         now: Instant,
@@ -64,30 +65,30 @@ impl Paths {
         bytes: usize,
     ) -> Effects {
         let mut effects = Effects::new();
-        if self.role == Role::Client || number < self.newest_from {
+        if self.role == Role::Client || number < self.next_newest_number {
             return effects;
         }
-        self.newest_from = number.saturating_add(1);
-        self.stop_joining();
+        self.next_newest_number = number.saturating_add(1);
+        self.demote_candidates();
         if self.active.matches(from) {
             return effects;
         }
         if self.fallback_matches(from) {
             if let Some(left) = self.return_to_fallback(now, &mut effects) {
-                self.stand_by(left, Purpose::Left, &mut effects);
+                self.add_standby(left, StandbyRole::Abandoned, &mut effects);
             }
         } else if let Some(known) = self.take_standby(|standby| standby.path.matches(from)) {
-            self.follow(now, pto, known, &mut effects);
+            self.follow_client(now, pto, known, &mut effects);
         } else if self.confirmed {
             let path = self.new_path(now, pto, *from, bytes, &mut effects);
-            let purpose = Purpose::Probe;
-            self.follow(now, pto, Standby { path, purpose }, &mut effects);
+            let role = StandbyRole::Probe;
+            self.follow_client(now, pto, StandbyPath { path, role }, &mut effects);
         }
         effects
     }
 
-    /// A PATH_CHALLENGE came in a datagram of `bytes`. It is answered on the path
-    /// that it came on (RFC 9000 §8.2.2).
+    /// Handles a PATH_CHALLENGE in a datagram of `bytes`. It is answered on the path that
+    /// it arrived on (RFC 9000 §8.2.2).
     pub fn on_challenge(
         &mut self,
         now: Instant,
@@ -106,130 +107,132 @@ impl Paths {
         if self.confirmed {
             let mut path = self.new_path(now, pto, *from, bytes, &mut effects);
             path.responses.on_challenge(data);
-            self.stand_by(path, Purpose::Probe, &mut effects);
+            self.add_standby(path, StandbyRole::Probe, &mut effects);
         }
         effects
     }
 
-    /// A PATH_RESPONSE came, no matter where: what counts is where its challenge
-    /// went (RFC 9000 §8.2.3).
+    /// Handles a PATH_RESPONSE. The path that it arrived on does not matter, only the path
+    /// of its challenge (RFC 9000 §8.2.3).
     pub fn on_response(&mut self, now: Instant, pto: Duration, data: ChallengeData) -> Effects {
         let mut effects = Effects::new();
         if let Some(proof) = self.active.on_response(now, data) {
             match proof {
-                Proof::Path => self.prove_active(now, pto, &mut effects),
+                Proof::Path => self.on_active_validated(now, pto, &mut effects),
                 Proof::Address => {}
             }
-        } else if !self.fallback_answers(now, data) {
-            let answer = |standby: &mut Standby| standby.path.on_response(now, data);
-            let proven = |standby: &mut Standby| answer(standby) == Some(Proof::Path);
-            if let Some(standby) = self.take_standby(proven) {
-                self.prove_standby(now, pto, standby, &mut effects);
+        } else if !self.fallback_on_response(now, data) {
+            let answer = |standby: &mut StandbyPath| standby.path.on_response(now, data);
+            let validated = |standby: &mut StandbyPath| answer(standby) == Some(Proof::Path);
+            if let Some(standby) = self.take_standby(validated) {
+                self.on_standby_validated(now, pto, standby, &mut effects);
             }
         }
         effects
     }
 
-    /// When something is to be done, as far as `may_speak` lets a path say
-    /// something: a challenge that can't be sent is no reason to wake up.
+    /// Returns the next timeout of a path. Challenges of paths for which `can_send` is
+    /// false are left out, since it is no use to wake up for them.
     #[must_use]
-    pub fn next_timeout(&self, may_speak: impl Fn(&Path) -> bool) -> Option<Instant> {
+    pub fn next_timeout(&self, can_send: impl Fn(&Path) -> bool) -> Option<Instant> {
         let validations = self.iter().filter_map(|path| {
-            if may_speak(path) {
+            if can_send(path) {
                 path.validation.next_timeout()
             } else {
                 path.validation.deadline()
             }
         });
         let standby = self.standby.iter().flatten();
-        let spares = standby.filter_map(|standby| match standby.purpose {
-            Purpose::Spare { until } => Some(until),
-            Purpose::Probe | Purpose::Join | Purpose::Left => None,
+        let spares = standby.filter_map(|standby| match standby.role {
+            StandbyRole::Retained { until } => Some(until),
+            StandbyRole::Probe | StandbyRole::Candidate | StandbyRole::Abandoned => None,
         });
         let mtu = self.active.mtu.next_timeout();
         validations.chain(spares).chain(mtu).min()
     }
 
-    /// Ends what did not come to its end in time.
+    /// Ends validations that failed, and removes paths whose time is over.
     pub fn on_timeout(&mut self, now: Instant) -> Effects {
         let mut effects = Effects::new();
         self.active.mtu.handle_timeout(now);
-        if let Standing::OnTrial { fallback } = &mut self.standing {
-            // It was proven once. Silence may mean that nothing gets through for
-            // a while; it is what to return to all the same.
+        if let ActiveState::Unvalidated { fallback } = &mut self.active_state {
+            // The fallback was validated once. Silence may mean that nothing gets through
+            // for a while; it remains the path to fall back to.
             let _ = fallback.validation.handle_timeout(now);
         }
         if self.active.validation.handle_timeout(now).is_some()
             && let Some(failed) = self.return_to_fallback(now, &mut effects)
         {
-            effects.push(removed(&failed, Removal::Failed));
+            effects.push(removed(&failed, RemovalReason::Failed));
         }
-        while let Some(Standby { path, purpose }) = self.take_standby(|s| s.is_over(now)) {
-            let why = match purpose {
-                Purpose::Spare { until } if now >= until => Removal::Unused,
-                Purpose::Spare { .. } | Purpose::Probe | Purpose::Join | Purpose::Left => {
-                    Removal::Failed
-                }
+        while let Some(StandbyPath { path, role }) = self.take_standby(|s| s.is_expired(now)) {
+            let reason = match role {
+                StandbyRole::Retained { until } if now >= until => RemovalReason::Unused,
+                StandbyRole::Retained { .. }
+                | StandbyRole::Probe
+                | StandbyRole::Candidate
+                | StandbyRole::Abandoned => RemovalReason::Failed,
             };
-            effects.push(removed(&path, why));
+            effects.push(removed(&path, reason));
         }
         effects
     }
 
-    /// The client moves to another of its addresses, at once (RFC 9000 §9.2). A
-    /// move to a preferred address that is not done yet begins anew from there
-    /// (§9.6.3).
+    /// Moves the client to another of its addresses at once (RFC 9000 §9.2). An unfinished
+    /// move to a preferred address starts again from there (§9.6.3).
     ///
     /// # Errors
-    /// See [`MoveError`]; nothing changes.
+    /// See [`MoveError`]. Nothing changes then.
     pub fn migrate(
         &mut self,
         now: Instant,
         pto: Duration,
         local_ip: Option<IpAddr>,
     ) -> Result<Effects, MoveError> {
-        self.check_may_move()?;
+        self.check_may_migrate()?;
         let mut effects = Effects::new();
         let remote = self.active.remote;
         let to = |remote| Addresses { remote, local_ip };
-        let joining = self.take_standby(|s| s.purpose == Purpose::Join);
+        let joining = self.take_standby(|s| s.role == StandbyRole::Candidate);
         let path = self.new_path(now, pto, to(remote), 0, &mut effects);
         self.activate(now, pto, path, false, &mut effects);
-        if let Some(Standby { path, .. }) = joining {
-            effects.push(removed(&path, Removal::Superseded));
+        if let Some(StandbyPath { path, .. }) = joining {
+            effects.push(removed(&path, RemovalReason::Superseded));
             let path = self.new_path(now, pto, to(path.remote), 0, &mut effects);
-            self.stand_by(path, Purpose::Join, &mut effects);
+            self.add_standby(path, StandbyRole::Candidate, &mut effects);
         }
         Ok(effects)
     }
 
-    /// The client probes a path, and moves there once it is proven: to the
-    /// server's preferred address, which gets nothing but probing packets before
-    /// (RFC 9000 §9.6.1). Replaces another such move that is not done yet.
+    /// Validates a path, and moves the client there once it is validated. The server's
+    /// preferred address gets nothing but probing packets before (RFC 9000 §9.6.1).
+    /// Replaces another such move that is not finished.
     ///
     /// # Errors
-    /// See [`MoveError`]; nothing changes.
-    pub fn join(
+    /// See [`MoveError`]. Nothing changes then.
+    pub fn probe(
         &mut self,
         now: Instant,
         pto: Duration,
         to: Addresses,
     ) -> Result<Effects, MoveError> {
-        self.check_may_move()?;
+        self.check_may_migrate()?;
         let mut effects = Effects::new();
-        if let Some(Standby { path, .. }) = self.take_standby(|s| s.purpose == Purpose::Join) {
-            effects.push(removed(&path, Removal::Superseded));
+        if let Some(StandbyPath { path, .. }) =
+            self.take_standby(|s| s.role == StandbyRole::Candidate)
+        {
+            effects.push(removed(&path, RemovalReason::Superseded));
         }
         let path = self.new_path(now, pto, to, 0, &mut effects);
-        self.stand_by(path, Purpose::Join, &mut effects);
+        self.add_standby(path, StandbyRole::Candidate, &mut effects);
         Ok(effects)
     }
 
-    /// Whether a client may move now.
+    /// Checks whether a client may migrate now.
     ///
     /// # Errors
     /// See [`MoveError`].
-    pub(crate) fn check_may_move(&self) -> Result<(), MoveError> {
+    pub(crate) fn check_may_migrate(&self) -> Result<(), MoveError> {
         match (self.role, self.confirmed) {
             (Role::Server, _) => Err(MoveError::NotClient),
             (Role::Client, false) => Err(MoveError::NotConfirmed),
@@ -237,7 +240,8 @@ impl Paths {
         }
     }
 
-    /// A path with nothing known about it but its addresses, being validated.
+    /// Creates a path of which nothing but the addresses is known, and starts to validate
+    /// it.
     fn new_path(
         &mut self,
         now: Instant,
@@ -259,7 +263,7 @@ impl Paths {
         path
     }
 
-    /// Numbers begin again after four billion paths, of which few are left.
+    /// Returns an ID that is not in use. IDs start again after four billion paths.
     fn new_id(&mut self) -> PathId {
         while self.get(PathId(self.next_id)).is_some() {
             self.next_id = self.next_id.wrapping_add(1);
@@ -269,16 +273,22 @@ impl Paths {
         id
     }
 
-    /// The client's newest packet came on a path that stood by.
-    fn follow(&mut self, now: Instant, pto: Duration, standby: Standby, effects: &mut Effects) {
-        let Standby { path, purpose } = standby;
-        let proven = matches!(purpose, Purpose::Spare { .. });
-        if !proven && path.has_other_local_ip(&self.active) {
+    /// Follows the client, whose newest packet arrived on a standby path.
+    fn follow_client(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        standby: StandbyPath,
+        effects: &mut Effects,
+    ) {
+        let StandbyPath { path, role } = standby;
+        let validated = matches!(role, StandbyRole::Retained { .. });
+        if !validated && path.has_other_local_ip(&self.active) {
             // RFC 9000 §9.6.2: a server answers from its preferred address only
             // once it has validated the path from there.
-            self.stand_by(path, Purpose::Join, effects);
+            self.add_standby(path, StandbyRole::Candidate, effects);
         } else {
-            self.activate(now, pto, path, proven, effects);
+            self.activate(now, pto, path, validated, effects);
         }
     }
 
@@ -288,137 +298,146 @@ impl Paths {
         now: Instant,
         pto: Duration,
         new: Box<Path>,
-        proven: bool,
+        validated: bool,
         effects: &mut Effects,
     ) {
-        effects.push(activated(&new, proven));
+        effects.push(activated(&new, validated));
         let mut old = core::mem::replace(&mut self.active, new);
-        let standing = core::mem::replace(&mut self.standing, Standing::Proven);
-        let until = now + validation::patience(pto);
-        let spare = Purpose::Spare { until };
-        match standing {
-            Standing::Proven => {
+        let active_state = core::mem::replace(&mut self.active_state, ActiveState::Validated);
+        let until = now + validation::validation_timeout(pto);
+        let spare = StandbyRole::Retained { until };
+        match active_state {
+            ActiveState::Validated => {
                 // RFC 9000 §9.3.3: ask the old address too, an attacker may have
                 // forwarded the packet.
                 if self.role == Role::Server {
                     old.validation.start(now, pto);
                 }
-                if proven {
-                    self.stand_by(old, spare, effects);
+                if validated {
+                    self.add_standby(old, spare, effects);
                 } else {
-                    self.standing = Standing::OnTrial { fallback: old };
+                    self.active_state = ActiveState::Unvalidated { fallback: old };
                 }
             }
-            Standing::OnTrial { fallback } => {
-                self.stand_by(old, Purpose::Left, effects);
-                if proven {
-                    self.stand_by(fallback, spare, effects);
+            ActiveState::Unvalidated { fallback } => {
+                self.add_standby(old, StandbyRole::Abandoned, effects);
+                if validated {
+                    self.add_standby(fallback, spare, effects);
                 } else {
-                    self.standing = Standing::OnTrial { fallback };
+                    self.active_state = ActiveState::Unvalidated { fallback };
                 }
             }
         }
-        if proven {
-            self.search_mtu(now);
+        if validated {
+            self.start_mtu_discovery(now);
         }
     }
 
-    /// Makes the fallback, if there is one, the active path. The path that was.
+    /// Makes the fallback, if there is one, the active path. Returns the path that was
+    /// active.
     fn return_to_fallback(&mut self, now: Instant, effects: &mut Effects) -> Option<Box<Path>> {
-        match core::mem::replace(&mut self.standing, Standing::Proven) {
-            Standing::Proven => None,
-            Standing::OnTrial { fallback } => {
+        match core::mem::replace(&mut self.active_state, ActiveState::Validated) {
+            ActiveState::Validated => None,
+            ActiveState::Unvalidated { fallback } => {
                 effects.push(activated(&fallback, true));
                 let old = core::mem::replace(&mut self.active, fallback);
-                self.search_mtu(now);
+                self.start_mtu_discovery(now);
                 Some(old)
             }
         }
     }
 
-    /// The peer answered in full size on the active path.
-    fn prove_active(&mut self, now: Instant, pto: Duration, effects: &mut Effects) {
-        match core::mem::replace(&mut self.standing, Standing::Proven) {
-            Standing::Proven => {}
-            Standing::OnTrial { fallback } => {
-                effects.push(proven(&self.active));
-                let until = now + validation::patience(pto);
-                self.stand_by(fallback, Purpose::Spare { until }, effects);
-                self.search_mtu(now);
+    /// Handles the validation of the active path in full size.
+    fn on_active_validated(&mut self, now: Instant, pto: Duration, effects: &mut Effects) {
+        match core::mem::replace(&mut self.active_state, ActiveState::Validated) {
+            ActiveState::Validated => {}
+            ActiveState::Unvalidated { fallback } => {
+                effects.push(validated(&self.active));
+                let until = now + validation::validation_timeout(pto);
+                self.add_standby(fallback, StandbyRole::Retained { until }, effects);
+                self.start_mtu_discovery(now);
             }
         }
     }
 
-    /// The peer answered in full size on a path that stood by.
-    fn prove_standby(
+    /// Handles the validation of a standby path in full size.
+    fn on_standby_validated(
         &mut self,
         now: Instant,
         pto: Duration,
-        standby: Standby,
+        standby: StandbyPath,
         effects: &mut Effects,
     ) {
-        let Standby { path, purpose } = standby;
-        let until = now + validation::patience(pto);
-        let spare = Purpose::Spare { until };
-        match purpose {
-            Purpose::Spare { .. } => self.stand_by(path, purpose, effects),
-            Purpose::Probe => {
-                effects.push(proven(&path));
-                self.stand_by(path, spare, effects);
+        let StandbyPath { path, role } = standby;
+        let until = now + validation::validation_timeout(pto);
+        let spare = StandbyRole::Retained { until };
+        match role {
+            StandbyRole::Retained { .. } => self.add_standby(path, role, effects),
+            StandbyRole::Probe => {
+                effects.push(validated(&path));
+                self.add_standby(path, spare, effects);
             }
-            Purpose::Left => {
-                effects.push(proven(&path));
-                // More recent than what the connection would return to.
-                let older = match &mut self.standing {
-                    Standing::Proven => path,
-                    Standing::OnTrial { fallback } => core::mem::replace(fallback, path),
+            StandbyRole::Abandoned => {
+                effects.push(validated(&path));
+                // It is more recent than the fallback.
+                let older = match &mut self.active_state {
+                    ActiveState::Validated => path,
+                    ActiveState::Unvalidated { fallback } => core::mem::replace(fallback, path),
                 };
-                self.stand_by(older, spare, effects);
+                self.add_standby(older, spare, effects);
             }
-            Purpose::Join => {
-                effects.push(proven(&path));
+            StandbyRole::Candidate => {
+                effects.push(validated(&path));
                 self.activate(now, pto, path, true, effects);
             }
         }
     }
 
-    /// The active path is proven: larger datagrams may be tried.
-    fn search_mtu(&mut self, now: Instant) {
+    /// Starts MTU discovery on the active path, which is validated.
+    fn start_mtu_discovery(&mut self, now: Instant) {
         if self.defaults.mtu_discovery {
             self.active.mtu.start(now);
         }
     }
 
-    /// The newest packet decides where to go: not where an older one meant to.
-    fn stop_joining(&mut self) {
+    /// The newest packet determines the path, so moves that older packets started are
+    /// demoted to probes.
+    fn demote_candidates(&mut self) {
         for standby in self.standby.iter_mut().flatten() {
-            if standby.purpose == Purpose::Join {
-                standby.purpose = Purpose::Probe;
+            if standby.role == StandbyRole::Candidate {
+                standby.role = StandbyRole::Probe;
             }
         }
     }
 
-    /// Keeps a path. If there is no room, one goes: of the kind that matters least,
-    /// the oldest.
-    fn stand_by(&mut self, path: Box<Path>, purpose: Purpose, effects: &mut Effects) {
+    /// Adds a standby path. If there is no room, one is removed: the oldest of the least
+    /// important role.
+    fn add_standby(&mut self, path: Box<Path>, role: StandbyRole, effects: &mut Effects) {
         if self.standby.iter().all(Option::is_some) {
-            let ranks = self.standby.iter().flatten().map(|s| s.purpose.rank());
-            let lowest = ranks.min().unwrap_or(purpose.rank());
-            if purpose.rank() < lowest {
-                effects.push(removed(&path, Removal::Evicted));
+            let ranks = self
+                .standby
+                .iter()
+                .flatten()
+                .map(|s| s.role.eviction_rank());
+            let lowest = ranks.min().unwrap_or(role.eviction_rank());
+            if role.eviction_rank() < lowest {
+                effects.push(removed(&path, RemovalReason::Evicted));
                 return;
             }
-            if let Some(last) = self.take_standby(|s| s.purpose.rank() == lowest) {
-                effects.push(removed(&last.path, Removal::Evicted));
+            if let Some(last) = self.take_standby(|s| s.role.eviction_rank() == lowest) {
+                effects.push(removed(&last.path, RemovalReason::Evicted));
             }
         }
         if let Some(place) = self.standby.iter_mut().find(|place| place.is_none()) {
-            *place = Some(Box::new(Standby { path, purpose }));
+            *place = Some(Box::new(StandbyPath { path, role }));
         }
     }
 
-    /// Takes the first path out that stands by and of which `which` is true.
-    fn take_standby(&mut self, mut which: impl FnMut(&mut Standby) -> bool) -> Option<Standby> {
+    /// Removes and returns the first standby path for which `which` is true.
+    fn take_standby(
+        &mut self,
+        mut which: impl FnMut(&mut StandbyPath) -> bool,
+    ) -> Option<StandbyPath> {
         let mut places = self.standby.iter_mut();
         let taken = places.find_map(|place| place.take_if(|standby| which(standby)))?;
         // The order of the others stays.
@@ -427,42 +446,46 @@ impl Paths {
     }
 
     fn fallback_matches(&self, from: &Addresses) -> bool {
-        match &self.standing {
-            Standing::Proven => false,
-            Standing::OnTrial { fallback } => fallback.matches(from),
+        match &self.active_state {
+            ActiveState::Validated => false,
+            ActiveState::Unvalidated { fallback } => fallback.matches(from),
         }
     }
 
-    fn fallback_answers(&mut self, now: Instant, data: ChallengeData) -> bool {
-        match &mut self.standing {
-            Standing::Proven => false,
-            Standing::OnTrial { fallback } => fallback.on_response(now, data).is_some(),
+    fn fallback_on_response(&mut self, now: Instant, data: ChallengeData) -> bool {
+        match &mut self.active_state {
+            ActiveState::Validated => false,
+            ActiveState::Unvalidated { fallback } => fallback.on_response(now, data).is_some(),
         }
     }
 }
 
-impl Standby {
-    /// Whether its time has passed.
-    fn is_over(&mut self, now: Instant) -> bool {
+impl StandbyPath {
+    /// Returns whether its validation failed or its time is over.
+    fn is_expired(&mut self, now: Instant) -> bool {
         let failed = self.path.validation.handle_timeout(now).is_some();
-        match self.purpose {
-            Purpose::Spare { until } => failed || now >= until,
-            Purpose::Probe | Purpose::Join | Purpose::Left => failed,
+        match self.role {
+            StandbyRole::Retained { until } => failed || now >= until,
+            StandbyRole::Probe | StandbyRole::Candidate | StandbyRole::Abandoned => failed,
         }
     }
 }
 
-fn proven(path: &Path) -> Effect {
+fn validated(path: &Path) -> Effect {
     let Path { id, remote, .. } = *path;
-    Effect::Proven { id, remote }
+    Effect::Validated { id, remote }
 }
 
-fn activated(path: &Path, proven: bool) -> Effect {
+fn activated(path: &Path, validated: bool) -> Effect {
     let Path { id, remote, .. } = *path;
-    Effect::Activated { id, remote, proven }
+    Effect::Activated {
+        id,
+        remote,
+        validated,
+    }
 }
 
-fn removed(path: &Path, why: Removal) -> Effect {
+fn removed(path: &Path, reason: RemovalReason) -> Effect {
     let Path { id, remote, .. } = *path;
-    Effect::Removed { id, remote, why }
+    Effect::Removed { id, remote, reason }
 }

@@ -172,12 +172,12 @@ fn ack_of_every_second_packet_keeps_memory_bounded() {
     bulk(&mut pair, id, |pair| {
         pair.world.now > start + Duration::from_millis(100)
     });
-    let before = pair.victim().memory_by_part();
+    let before = pair.victim().memory_usage();
     // From here on the hostile end hears and says nothing but what is forged.
     pair.world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
     pair.world.run_for(Duration::from_millis(99));
     let sent = numbers.take_eliciting();
-    let ledger = pair.victim().memory_by_part().ledger / sent.len();
+    let ledger = pair.victim().memory_usage().ledger / sent.len();
     assert!((64..512).contains(&ledger), "{ledger} bytes a packet sent");
     let every_second: Vec<u64> = sent.iter().copied().step_by(2).collect();
     assert!(every_second.len() > 2000, "{} ranges", every_second.len());
@@ -186,14 +186,14 @@ fn ack_of_every_second_packet_keeps_memory_bounded() {
         assert_eq!(pair.victim().error(), None);
     }
     // Some sixteen bytes a range in the send buffer, no more.
-    let after = pair.victim().memory_by_part();
+    let after = pair.victim().memory_usage();
     assert!(after.streams < 2 * before.streams, "{before:?} {after:?}");
     // It heals: what was left out is declared lost and sent again.
     pair.world.filter = None;
     bulk(&mut pair, id, |pair| {
         let now = pair.world.now;
         pair.victim().stats(now).in_flight > 0
-            && pair.victim().memory_by_part().streams < before.streams
+            && pair.victim().memory_usage().streams < before.streams
     });
     pair.world.run_for(Duration::from_secs(5));
     assert_eq!(pair.victim().error(), None);
@@ -230,7 +230,7 @@ fn unacknowledged_acks_do_not_grow_ledger() {
         }
         assert_eq!(pair.victim().error(), None);
     }
-    let ledger = pair.victim().memory_by_part().ledger;
+    let ledger = pair.victim().memory_usage().ledger;
     assert!(ledger < 256 << 10, "{ledger} bytes of ledger");
     pair.world.filter = None;
 }

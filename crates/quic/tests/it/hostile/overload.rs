@@ -5,7 +5,7 @@ use std::time::Duration;
 use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::connection::ConnectionError;
-use clearway_quic::endpoint::Handle;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::error::Code;
 use clearway_quic::stream::Directionality;
 
@@ -43,7 +43,7 @@ fn flood(world: &mut World, count: usize) {
 }
 
 /// The established connection moves data.
-fn progresses(world: &mut World, client: Handle, server: Handle) {
+fn progresses(world: &mut World, client: ConnectionHandle, server: ConnectionHandle) {
     let connection = world.client.connections.get_mut(&client).expect("kept");
     let id = connection
         .open(Directionality::Bidirectional)
@@ -60,7 +60,8 @@ fn progresses(world: &mut World, client: Handle, server: Handle) {
 fn handshakes_above_budget_get_retry() {
     let mut world = metered_world(setup(20, 30), LINK, Role::Server);
     world.handshake();
-    let live = |map: &std::collections::BTreeMap<Handle, _>| *map.keys().next().expect("one");
+    let live =
+        |map: &std::collections::BTreeMap<ConnectionHandle, _>| *map.keys().next().expect("one");
     let client = live(&world.client.connections);
     let server = *world.server.connections.keys().next().expect("one");
 
@@ -194,7 +195,7 @@ fn refusal_by_application_is_sent_once() {
 }
 
 /// Connects `count` clients, one after the other; how many were let in.
-fn connect(world: &mut World, count: usize) -> Vec<Handle> {
+fn connect(world: &mut World, count: usize) -> Vec<ConnectionHandle> {
     let mut let_in = Vec::new();
     for _ in 0..count {
         let handle = world.connect();
@@ -231,7 +232,7 @@ fn connections_over_limit_are_refused_until_one_ends() {
     let counters = world.server.endpoint.counters();
     assert_eq!((counters.refused, counters.refused_connections), (2, 2));
     // Those that are there are served.
-    let servers: Vec<Handle> = world.server.connections.keys().copied().collect();
+    let servers: Vec<ConnectionHandle> = world.server.connections.keys().copied().collect();
     for (&client, &server) in let_in.iter().zip(&servers) {
         progresses(&mut world, client, server);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Connection, ConnectionError, Forgery, Received};
+use clearway_quic::connection::{Connection, ConnectionError, Forgery, RecvMeta};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::stream::{Directionality, StreamId};
@@ -232,7 +232,7 @@ impl HostilePair {
         self.world.filter = None;
         let now = self.world.now;
         for mut packet in caught.lock().expect("one thread").drain(..) {
-            let from = Received {
+            let from = RecvMeta {
                 remote: packet.src,
                 local_ip: Some(packet.dst.ip()),
                 ecn: ReceivedEcn::NotEct,

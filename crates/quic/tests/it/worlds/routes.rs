@@ -18,9 +18,11 @@ use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::cid::generator::CidGenerator;
 use clearway_quic::cid::{ConnectionId, ResetToken};
-use clearway_quic::connection::{Connection, EndpointEvent, Received};
+use clearway_quic::connection::{Connection, EndpointEvent, RecvMeta};
 use clearway_quic::crypto::{ReplayFilter, ResetKey, RetryToken, TokenKey};
-use clearway_quic::endpoint::{Arrival, Endpoint, EndpointConfig, Handle, Incoming, ServerConfig};
+use clearway_quic::endpoint::{
+    ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Incoming, ServerConfig,
+};
 use clearway_quic::rng::Rng;
 
 use crate::hostile::initials::{cid, crypto, initial};
@@ -118,8 +120,8 @@ fn address(client: u8) -> SocketAddr {
     ([10, 9, 0, client], 4000).into()
 }
 
-fn received(client: u8) -> Received {
-    Received {
+fn received(client: u8) -> RecvMeta {
+    RecvMeta {
         remote: address(client),
         local_ip: None,
         ecn: ReceivedEcn::NotEct,
@@ -201,14 +203,16 @@ impl Routes {
         self.broken.get_or_insert(what);
     }
 
-    fn receive(&self, client: u8, datagram: &[u8]) -> Arrival {
+    fn receive(&self, client: u8, datagram: &[u8]) -> DatagramEvent {
         let (now, from) = (Instant::ZERO, received(client));
         let mut endpoint = self.endpoint.borrow_mut();
         endpoint.receive(now, UNIX_ORIGIN, from, datagram, &mut Vec::new())
     }
 
     fn tell(&mut self, handle: u64, event: EndpointEvent) {
-        self.endpoint.get_mut().on_event(Handle(handle), event);
+        self.endpoint
+            .get_mut()
+            .on_event(ConnectionHandle(handle), event);
     }
 
     fn claim(&mut self, handle: u64, id: u64) {
@@ -251,8 +255,8 @@ impl Routes {
     fn arrive(&mut self, client: u8, chosen: u64, proof: ClientToken) {
         let datagram = datagram(client, chosen, proof);
         match (self.receive(client, &datagram), self.owners.get(&chosen)) {
-            (Arrival::Connection(Handle(to)), Some(owner)) if to == *owner => {}
-            (Arrival::Incoming(incoming), None) if self.is_welcome(client, proof) => {
+            (DatagramEvent::Connection(ConnectionHandle(to)), Some(owner)) if to == *owner => {}
+            (DatagramEvent::Incoming(incoming), None) if self.is_welcome(client, proof) => {
                 let proven = proof == ClientToken::Retry;
                 if incoming.is_validated() != proven {
                     self.fail(format!("validated: {}", incoming.is_validated()));
@@ -261,7 +265,8 @@ impl Routes {
                     self.pending.push((*incoming, client, chosen, proven));
                 }
             }
-            (Arrival::Respond | Arrival::Dropped(_), None) if !self.is_welcome(client, proof) => {}
+            (DatagramEvent::Response | DatagramEvent::Dropped(_), None)
+                if !self.is_welcome(client, proof) => {}
             (arrival, owner) => {
                 let owner = owner.copied();
                 self.fail(format!("{arrival:?}, the owner is {owner:?}"));
@@ -273,7 +278,7 @@ impl Routes {
         let (incoming, client, chosen, proven) = self.pending.remove(n);
         let before = self.made.load(Ordering::Relaxed);
         let accepted = self.endpoint.get_mut().accept(Instant::ZERO, incoming);
-        let (Handle(handle), connection) = match accepted {
+        let (ConnectionHandle(handle), connection) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => return self.fail(error.to_string()),
         };
@@ -343,8 +348,10 @@ impl Routes {
         datagram.extend_from_slice(&[0; 20]);
         datagram.extend_from_slice(&end.0);
         match self.receive(0, &datagram) {
-            Arrival::Connection(Handle(handle)) => Some(handle),
-            Arrival::Incoming(_) | Arrival::Respond | Arrival::Dropped(_) => None,
+            DatagramEvent::Connection(ConnectionHandle(handle)) => Some(handle),
+            DatagramEvent::Incoming(_) | DatagramEvent::Response | DatagramEvent::Dropped(_) => {
+                None
+            }
         }
     }
 }
@@ -465,7 +472,7 @@ impl World for Routes {
         // The counts behind the limits are back where they were.
         for client in [0, 1] {
             let datagram = datagram(client, 3, ClientToken::Retry);
-            let let_in = matches!(self.receive(client, &datagram), Arrival::Incoming(_));
+            let let_in = matches!(self.receive(client, &datagram), DatagramEvent::Incoming(_));
             if let_in != self.is_welcome(client, ClientToken::Retry) {
                 return Err(format!("client {client} is let in: {let_in}"));
             }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clearway_links::Direction;
 use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::connection::{Connection, Forgery, Received};
+use clearway_quic::connection::{Connection, Forgery, RecvMeta};
 use clearway_quic::event::{Observer, TraceEvent};
 use clearway_quic::path::Addresses;
-use clearway_quic::path::paths::Place;
+use clearway_quic::path::paths::PathRole;
 use clearway_quic::path::validation::{ChallengeData, ValidationState};
 use clearway_quic::wire::{Frame, Frames, PacketKind};
 use clearway_quic::{Instant, Role};
@@ -144,7 +144,7 @@ impl Victim {
     fn receive(&mut self, from: &Addresses, mut packet: Vec<u8>) {
         let letter = (self.letters)(from);
         self.bytes.entry(letter).or_default().0 += packet.len();
-        let from = Received {
+        let from = RecvMeta {
             remote: from.remote,
             local_ip: from.local_ip,
             ecn: ReceivedEcn::NotEct,
@@ -255,14 +255,14 @@ impl Victim {
         let paths: Vec<_> = self
             .connection
             .paths()
-            .places()
+            .roles()
             .map(|(path, place)| {
                 let credit = path.amplification().available();
                 let credit = [64, 1200, u64::MAX]
                     .iter()
                     .position(|&least| credit < least);
                 let running = match path.validation().state() {
-                    ValidationState::Running { address_proven } => Some(address_proven),
+                    ValidationState::Running { address_validated } => Some(address_validated),
                     ValidationState::Idle
                     | ValidationState::Validated
                     | ValidationState::Failed(_) => None,
@@ -289,9 +289,9 @@ impl Victim {
 
     /// Whether a path stands there, and waits to become the active one.
     pub(super) fn joins(&self, letter: char) -> bool {
-        let mut places = self.connection.paths().places();
+        let mut places = self.connection.paths().roles();
         places.any(|(path, place)| {
-            place == Place::Join && (self.letters)(&path.addresses()) == letter
+            place == PathRole::Candidate && (self.letters)(&path.addresses()) == letter
         })
     }
 }

@@ -95,7 +95,7 @@ impl ClientWorld {
         assert!(
             active.remote != preferred
                 || before.remote == preferred
-                || self.network.paths.is_proven(),
+                || self.network.paths.is_active_validated(),
             "data to a preferred address that has not answered"
         );
     }
@@ -147,7 +147,7 @@ impl World for ClientWorld {
                 assert_eq!(active.local_ip, to, "it moves at once");
             }
             Event::Join(at) => {
-                let effects = self.network.paths.join(now, PTO, at.addresses());
+                let effects = self.network.paths.probe(now, PTO, at.addresses());
                 self.network.apply(&effects.expect("may move"), 0);
             }
             Event::Challenge(at) => {

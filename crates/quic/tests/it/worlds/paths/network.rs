@@ -8,9 +8,9 @@ use clearway_quic::cid::remote::RemoteCids;
 use clearway_quic::cid::{ConnectionId, NewCid, ResetToken};
 use clearway_quic::path::amplification::Amplification;
 use clearway_quic::path::ecn::Mark;
-use clearway_quic::path::paths::{Effect, Effects, MAX_PATHS, PathDefaults, Paths, Place};
+use clearway_quic::path::paths::{Effect, Effects, MAX_PATHS, PathRole, Paths};
 use clearway_quic::path::validation::{ChallengeData, ValidationState};
-use clearway_quic::path::{Addresses, Path, PathId};
+use clearway_quic::path::{Addresses, Path, PathDefaults, PathId};
 use clearway_quic::rng::Rng;
 use clearway_quic::{Instant, Role};
 
@@ -239,12 +239,12 @@ impl Network {
                     assert!(self.accounts.insert(id, account).is_none());
                     let _ = self.cids.assign(id);
                 }
-                Effect::Proven { id, .. } => {
+                Effect::Validated { id, .. } => {
                     assert!(self.account(id).proven, "{id:?} answered no challenge");
                 }
-                Effect::Activated { id, proven, .. } => {
+                Effect::Activated { id, validated, .. } => {
                     assert!(self.recovery.contains(&id), "{id:?} is unknown");
-                    assert_eq!(self.account(id).proven, proven, "{id:?}");
+                    assert_eq!(self.account(id).proven, validated, "{id:?}");
                     self.recovery_active = id;
                     self.cids.set_active(id);
                 }
@@ -324,7 +324,7 @@ impl Network {
 
     /// What must hold whenever everything has been sent.
     pub(super) fn check(&self) -> Result<(), String> {
-        let places: Vec<_> = self.paths.places().collect();
+        let places: Vec<_> = self.paths.roles().collect();
         let ids: BTreeSet<_> = places.iter().map(|(path, _)| path.id()).collect();
         ensure(ids.len() == places.len(), || "a path twice".into())?;
         ensure(ids.len() <= MAX_PATHS, || format!("{} paths", ids.len()))?;
@@ -335,12 +335,12 @@ impl Network {
         ensure(active == self.recovery_active, || {
             format!("{active:?} is active, {:?} sends", self.recovery_active)
         })?;
-        let count = |which: fn(&Place) -> bool| places.iter().filter(|p| which(&p.1)).count();
+        let count = |which: fn(&PathRole) -> bool| places.iter().filter(|p| which(&p.1)).count();
         let (proven, trial, fallback, join) = (
-            count(|place| *place == Place::ActiveProven),
-            count(|place| *place == Place::ActiveOnTrial),
-            count(|place| *place == Place::Fallback),
-            count(|place| *place == Place::Join),
+            count(|place| *place == PathRole::ActiveValidated),
+            count(|place| *place == PathRole::ActiveUnvalidated),
+            count(|place| *place == PathRole::Fallback),
+            count(|place| *place == PathRole::Candidate),
         );
         ensure(
             proven + trial == 1 && trial == fallback && join <= 1,
@@ -357,12 +357,15 @@ impl Network {
         })
     }
 
-    fn check_path(&self, path: &Path, place: Place) -> Result<(), String> {
+    fn check_path(&self, path: &Path, place: PathRole) -> Result<(), String> {
         let account = self.accounts[&path.id()];
         let validation = path.validation();
         let is_proven = match place {
-            Place::ActiveProven | Place::Fallback | Place::Spare => true,
-            Place::ActiveOnTrial | Place::Probe | Place::Join | Place::Left => false,
+            PathRole::ActiveValidated | PathRole::Fallback | PathRole::Retained => true,
+            PathRole::ActiveUnvalidated
+            | PathRole::Probe
+            | PathRole::Candidate
+            | PathRole::Abandoned => false,
         };
         ensure(is_proven == account.proven, || {
             format!("challenges of full size answered: {}", account.proven)
@@ -383,15 +386,19 @@ impl Network {
         })?;
         let timer = self.next_timeout().is_some();
         let over = match place {
-            Place::ActiveProven | Place::Fallback => true,
-            Place::ActiveOnTrial | Place::Probe | Place::Join | Place::Left | Place::Spare => timer,
+            PathRole::ActiveValidated | PathRole::Fallback => true,
+            PathRole::ActiveUnvalidated
+            | PathRole::Probe
+            | PathRole::Candidate
+            | PathRole::Abandoned
+            | PathRole::Retained => timer,
         };
         ensure(over, || "it waits, and no timer is armed".into())?;
         let due = path.has_frames_due(self.now) && self.may_speak(path);
         ensure(!due, || "frames that nothing holds back".into())
     }
 
-    fn check_cids(&self, places: &[(&Path, Place)]) -> Result<(), String> {
+    fn check_cids(&self, places: &[(&Path, PathRole)]) -> Result<(), String> {
         let mut used = BTreeSet::new();
         for (path, _) in places {
             if let Some(sequence) = self.cids.sequence(path.id()) {
@@ -424,21 +431,21 @@ impl Network {
         let relative = |at: Option<Instant>| at.map(|at| at - self.now);
         let places: Vec<_> = self
             .paths
-            .places()
+            .roles()
             .map(|(path, place)| {
                 let validation = path.validation();
                 let state = match validation.state() {
                     ValidationState::Idle => 0,
                     ValidationState::Running {
-                        address_proven: false,
+                        address_validated: false,
                     } => 1,
                     ValidationState::Running {
-                        address_proven: true,
+                        address_validated: true,
                     } => 2,
                     ValidationState::Validated => 3,
                     ValidationState::Failed(_) => 4,
                 };
-                let spare = (place == Place::Spare).then(|| self.spare_until(path));
+                let spare = (place == PathRole::Retained).then(|| self.spare_until(path));
                 (
                     (name(self.letter(path)), place),
                     path.amplification().available(),

@@ -2,7 +2,7 @@
 
 use clearway_quic::Role;
 use clearway_quic::path::Addresses;
-use clearway_quic::path::paths::Place;
+use clearway_quic::path::paths::PathRole;
 
 use super::network::{FULL, Network, PTO, SMALL};
 use clearway_testing::explore::World;
@@ -147,16 +147,16 @@ impl ServerWorld {
         // only if that path is proven.
         let active = self.network.paths.active().addresses();
         let moved = active == from;
-        let joins = |(path, place): (&clearway_quic::path::Path, Place)| {
-            path.addresses() == from && place == Place::Join
+        let joins = |(path, place): (&clearway_quic::path::Path, PathRole)| {
+            path.addresses() == from && place == PathRole::Candidate
         };
         assert!(
-            moved || (from.local_ip != local_ip && self.network.paths.places().any(joins)),
+            moved || (from.local_ip != local_ip && self.network.paths.roles().any(joins)),
             "the client is at {at:?}"
         );
         let same_host = active.local_ip == local_ip;
         assert!(
-            same_host || self.network.paths.is_proven(),
+            same_host || self.network.paths.is_active_validated(),
             "data from another address before it is validated"
         );
     }

@@ -1,56 +1,57 @@
-//! How often we ask the peer to acknowledge (draft-ietf-quic-ack-frequency).
+//! How often the peer is asked to acknowledge (draft-ietf-quic-ack-frequency).
 //!
-//! A small window needs every second packet acknowledged, or growth stalls, and
-//! every one where its controller lives by marks at a threshold of a packet; a
-//! large one is as well served by an ACK for every 32nd part of it, at a
-//! fraction of the cost to both ends.
+//! A small window needs an ACK for every second packet, or growth stalls; a controller that
+//! reacts to marks at a threshold of one packet needs one for every packet. A large window
+//! works as well with an ACK for every 32nd part of it, at a fraction of the cost to both
+//! ends.
 //!
-//! Where something queues, four a window do: if it is the ACKs themselves that
-//! fill a narrow way back, their pace is what the window is worth, and asking
-//! for fewer is the only way to more. A queue of data tells the same and is
-//! harmed by neither.
+//! On a path with a queue, four ACKs per window are enough. If the ACKs themselves fill a
+//! narrow return path, their rate limits the window, and fewer ACKs are the only way to a
+//! higher rate. If data fills the queue, fewer ACKs do no harm.
 
 use core::time::Duration;
 
 use clearway_recovery::PathRecovery;
 use clearway_recovery::rtt::Rtt;
 
-use super::peer::Peer;
+use super::peer_parameters::PeerParameters;
 use crate::wire::Frame;
 
-/// ACKs we want per window.
+/// ACKs requested per window.
 const ACKS_PER_WINDOW: u64 = 32;
 
 /// The same on a path with a queue.
 const ACKS_PER_QUEUED_WINDOW: u64 = 4;
 
-/// Quarters of the least RTT above which a path has a queue …
+/// Quarters of the minimum RTT above which a path counts as having a queue …
 const QUEUED_ABOVE: u32 = 8;
 
-/// … and below which it no longer has: fewer ACKs shrink their own queue.
+/// … and below which it no longer does. The two differ because fewer ACKs shrink their own
+/// queue.
 const QUEUED_BELOW: u32 = 5;
 
-/// Most ack-eliciting packets that may wait for an ACK.
+/// Most ack-eliciting packets that may remain without an ACK.
 const MAX_THRESHOLD: u64 = 32;
 
-/// Packets that may wait without the extension (RFC 9000 §13.2.2): one.
+/// Packets that may remain without an ACK where the extension is not used: one (RFC 9000
+/// §13.2.2).
 const DEFAULT_THRESHOLD: u64 = 1;
 
-/// What we ask the peer's acknowledgements to be.
+/// A request for the peer's acknowledgements (ACK_FREQUENCY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AckFrequencyRequest {
     pub(crate) sequence: u64,
-    /// Ack-eliciting packets that may go without an ACK.
+    /// Ack-eliciting packets that may remain without an ACK.
     threshold: u8,
-    /// The path had a queue.
+    /// Whether the path had a queue.
     queued: bool,
     max_ack_delay: Duration,
-    /// Out-of-order distance that asks for an ACK at once.
+    /// Reordering distance at which an ACK is due at once.
     reordering: u8,
 }
 
 impl AckFrequencyRequest {
-    /// One whose frame can't be written: a delay has no 64 bits.
+    /// Returns a request whose frame cannot be encoded: its delay exceeds 62 bits.
     #[cfg(test)]
     pub(super) fn without_encoding() -> Self {
         Self {
@@ -72,7 +73,7 @@ impl AckFrequencyRequest {
     }
 }
 
-/// Whether packets or their ACKs wait on the path, as far as its RTT tells.
+/// Returns whether the RTT indicates a queue of packets or ACKs on the path.
 fn is_queued(rtt: &Rtt, before: bool) -> bool {
     let quarters = if before { QUEUED_BELOW } else { QUEUED_ABOVE };
     rtt.min()
@@ -80,13 +81,17 @@ fn is_queued(rtt: &Rtt, before: bool) -> bool {
 }
 
 impl AckFrequencyRequest {
-    /// What to ask of `peer` after `last`, if the window of `path`, which carries data,
-    /// has halved or doubled since then.
-    pub(super) fn after(last: Option<Self>, peer: &Peer, path: &PathRecovery) -> Option<Self> {
+    /// Returns the request that follows `last`, if the window of the active `path` has
+    /// halved or doubled since then.
+    pub(super) fn after(
+        last: Option<Self>,
+        peer: &PeerParameters,
+        path: &PathRecovery,
+    ) -> Option<Self> {
         let (min, usual) = (peer.min_ack_delay()?, peer.max_ack_delay());
         let packets = path.window().checked_div(path.mds()).unwrap_or(0);
         let every = path.needs_ack_per_packet();
-        // Whoever keeps the queue short by marks does not fill it with ACKs.
+        // A controller that keeps the queue short by marks does not fill it with ACKs.
         let queued = !every && is_queued(path.rtt(), last.is_some_and(|request| request.queued));
         let packets_an_ack = if queued {
             packets / ACKS_PER_QUEUED_WINDOW
@@ -99,8 +104,8 @@ impl AckFrequencyRequest {
         if threshold == before || threshold / 2 < before && before / 2 < threshold {
             return None;
         }
-        // A quarter of the round trip, so that the last packets of a window
-        // are never what the next one waits for.
+        // A quarter of the round trip, so that the next window never waits for the ACK of
+        // the last packets of this one.
         let quarter = path.rtt().smoothed().checked_div(4).unwrap_or_default();
         Some(Self {
             sequence: last.map_or(0, |request| request.sequence.saturating_add(1)),
@@ -111,8 +116,8 @@ impl AckFrequencyRequest {
         })
     }
 
-    /// The longest that the peer then holds an acknowledgement back.
-    pub(super) fn longest_ack_delay(&self, peer: &Peer) -> Duration {
+    /// Returns the longest delay of the peer's acknowledgements under this request.
+    pub(super) fn longest_ack_delay(&self, peer: &PeerParameters) -> Duration {
         peer.max_ack_delay().max(self.max_ack_delay)
     }
 }

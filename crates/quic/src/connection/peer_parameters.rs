@@ -1,4 +1,4 @@
-//! What is kept of the peer's transport parameters.
+//! The peer's transport parameters, as they are stored.
 
 use core::time::Duration;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use crate::wire::TransportParameters;
 use crate::wire::frame::Ack;
 use crate::wire::transport_parameters::DEFAULT_ACK_DELAY_EXPONENT;
 
-/// The peer's transport parameters: those asked for after the handshake at hand,
-/// all of them as they are encoded, which takes a third of what they do in memory.
+/// The peer's transport parameters. Those needed after the handshake are stored decoded,
+/// and all of them encoded, which takes a third of their size in memory.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerParameters {
     encoded: Box<[u8]>,
     /// Microseconds.
     min_ack_delay: Option<u32>,
@@ -21,13 +21,13 @@ pub(crate) struct Peer {
     disable_active_migration: bool,
 }
 
-impl Peer {
+impl PeerParameters {
     pub(super) fn new(parameters: &TransportParameters) -> Self {
         let mut encoded = Vec::new();
         parameters.encode(&mut encoded, None);
         Self {
             encoded: encoded.into(),
-            // Decoding has seen to it that both are far smaller.
+            // Decoding ensured that both are far smaller.
             min_ack_delay: parameters
                 .min_ack_delay
                 .map(|delay| u32::try_from(delay).unwrap_or(u32::MAX)),
@@ -37,41 +37,43 @@ impl Peer {
         }
     }
 
-    /// All of them, from an end in the role of `sender`.
+    /// Returns all parameters, decoded as those of an end in the role of `sender`.
     pub(super) fn parameters(&self, sender: Role) -> Option<TransportParameters> {
-        // What was decoded once is decoded again.
+        // They were decoded before, so decoding does not fail.
         TransportParameters::decode(&self.encoded, sender).ok()
     }
 
-    /// The shortest acknowledgment delay it can be asked for.
+    /// Returns the shortest acknowledgement delay that can be requested, if the peer
+    /// supports ACK_FREQUENCY.
     pub(super) fn min_ack_delay(&self) -> Option<Duration> {
         self.min_ack_delay
             .map(|micros| Duration::from_micros(micros.into()))
     }
 
-    /// The longest that it holds an acknowledgment back.
+    /// Returns the longest delay of the peer's acknowledgements.
     pub(super) fn max_ack_delay(&self) -> Duration {
         Duration::from_millis(self.max_ack_delay.into())
     }
 
-    /// The same in milliseconds.
+    /// Returns the longest delay of the peer's acknowledgements in milliseconds.
     pub(super) fn max_ack_delay_millis(&self) -> u16 {
         self.max_ack_delay
     }
 
-    /// Its ACK Delay fields count in two to the power of this, microseconds.
+    /// Returns the exponent of its ACK Delay fields, whose unit is two to the power of it
+    /// in microseconds.
     fn ack_delay_exponent(&self) -> u8 {
         self.ack_delay_exponent
     }
 
-    /// How long it says that it held an acknowledgement back, also before its parameters
+    /// Returns the delay that the peer reports in an ACK frame, also before its parameters
     /// are known (RFC 9000 §18.2).
     pub(super) fn ack_delay(peer: Option<&Self>, ack: &Ack<'_>) -> Duration {
         let exponent = peer.map_or(DEFAULT_ACK_DELAY_EXPONENT, Self::ack_delay_exponent);
         Duration::from_micros(ack.delay_micros(exponent))
     }
 
-    /// Where a server would rather be.
+    /// Returns a server's preferred address of this address family.
     pub(super) fn preferred_address(&self, v6: bool) -> Option<SocketAddr> {
         let preferred = self.parameters(Role::Server)?.preferred_address?;
         if v6 {
@@ -81,12 +83,12 @@ impl Peer {
         }
     }
 
-    /// Whether it forbids to migrate.
+    /// Returns whether the peer disabled active migration.
     pub(super) fn disables_migration(&self) -> bool {
         self.disable_active_migration
     }
 
-    /// Bytes allocated.
+    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
         self.encoded.len()
     }
@@ -98,7 +100,7 @@ mod tests {
     use crate::cid::ConnectionId;
 
     #[test]
-    fn what_is_at_hand_is_what_was_sent() {
+    fn kept_parameters_equal_those_the_peer_sent() {
         let sent = TransportParameters {
             max_idle_timeout: 30_000,
             max_udp_payload_size: 1_472,
@@ -110,7 +112,7 @@ mod tests {
             min_ack_delay: Some(16_383_000),
             ..TransportParameters::default()
         };
-        let peer = Peer::new(&sent);
+        let peer = PeerParameters::new(&sent);
         assert_eq!(peer.parameters(Role::Client), Some(sent));
         assert_eq!(peer.min_ack_delay(), Some(Duration::from_millis(16_383)));
         assert_eq!(peer.max_ack_delay(), Duration::from_millis(16_383));
@@ -118,7 +120,7 @@ mod tests {
         assert!(peer.disables_migration());
         assert!(peer.memory() < size_of::<TransportParameters>() / 2);
 
-        let none = Peer::new(&TransportParameters::default());
+        let none = PeerParameters::new(&TransportParameters::default());
         assert_eq!(
             none.parameters(Role::Server),
             Some(TransportParameters::default())

@@ -1,46 +1,47 @@
-//! From the first packet to the last: how far the handshake is, and how the
-//! connection ends (RFC 9000 §10, RFC 9001 §4.1).
+//! The states of the handshake and of the connection (RFC 9000 §10, RFC 9001 §4.1).
 
 use core::fmt;
 
 use crate::Instant;
-use crate::error::{Code, Shown, TransportError};
+use crate::error::{Code, EscapedReason, TransportError};
 
-/// How far the handshake is (RFC 9001 §4.1).
+/// The state of the handshake (RFC 9001 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Handshake {
+pub(crate) enum HandshakeState {
     /// TLS has not finished.
     Running,
-    /// TLS has finished here (RFC 9001 §4.1.1).
+    /// TLS has finished on this end (RFC 9001 §4.1.1).
     Complete,
-    /// Both ends know (RFC 9001 §4.1.2).
+    /// Both ends know that it is complete (RFC 9001 §4.1.2).
     Confirmed,
 }
 
-/// Whether packets flow, and if not, what is left to do (RFC 9000 §10.2).
+/// The state of the connection (RFC 9000 §10.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// Packets flow.
+pub(crate) enum LifecycleState {
+    /// Packets are sent and received.
     Open,
-    /// We closed: repeat CONNECTION_CLOSE to whoever still sends, at a limited rate.
+    /// This end closed the connection. Packets are answered with CONNECTION_CLOSE at a
+    /// limited rate.
     Closing(Box<Closing>),
-    /// The peer closed or reset: say nothing until stray packets have died out.
+    /// The peer closed or reset the connection. Nothing is sent while packets may still
+    /// arrive.
     Draining {
         /// When the state ends.
         until: Instant,
     },
-    /// Over; the endpoint may forget the connection.
+    /// The connection is over, and the endpoint may forget it.
     Drained,
 }
 
 /// The closing state (RFC 9000 §10.2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Closing {
-    /// What the peer is told.
-    pub(crate) close: Close,
+    /// The reason that the peer is told.
+    pub(crate) close: CloseReason,
     /// When the state ends: three PTOs after it began.
     pub(crate) until: Instant,
-    /// CONNECTION_CLOSE is due.
+    /// Whether CONNECTION_CLOSE is due.
     pub(crate) due: bool,
     /// Packets received since the last CONNECTION_CLOSE.
     pub(crate) received: u32,
@@ -48,48 +49,49 @@ pub(crate) struct Closing {
     pub(crate) every: u32,
 }
 
-/// What a CONNECTION_CLOSE of ours says.
+/// The reason in our CONNECTION_CLOSE.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Close {
-    /// The transport's error (frame type 0x1c).
+pub(crate) enum CloseReason {
+    /// A transport error (frame type 0x1c).
     Transport(TransportError),
     /// The application's code and reason (frame type 0x1d).
     Application {
-        /// Its code.
+        /// The application's error code.
         code: u64,
-        /// Its reason.
+        /// The reason phrase.
         reason: Vec<u8>,
     },
 }
 
-/// Why a connection ended, in words a user can act on.
+/// The reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionError {
-    /// We found the peer breaking the protocol, or failed ourselves.
+    /// This end closed the connection because of a protocol violation of the peer or an
+    /// internal error.
     Transport(TransportError),
     /// The peer's transport closed the connection.
     PeerTransport(TransportError),
     /// The peer's application closed the connection.
     PeerApplication {
-        /// The application's code.
+        /// The application's error code.
         code: u64,
-        /// The application's reason, as it came.
+        /// The application's reason phrase, as received.
         reason: Vec<u8>,
     },
-    /// Our application closed the connection.
+    /// The local application closed the connection.
     LocalApplication {
-        /// The application's code.
+        /// The application's error code.
         code: u64,
     },
-    /// The peer lost its state and said so (RFC 9000 §10.3).
+    /// The peer lost the connection's state and sent a stateless reset (RFC 9000 §10.3).
     StatelessReset,
-    /// Nothing was heard for the idle timeout (RFC 9000 §10.1).
+    /// Nothing was received for the idle timeout (RFC 9000 §10.1).
     IdleTimeout,
-    /// The handshake was not complete in time
+    /// The handshake did not complete in time
     /// ([`Config::handshake_timeout`](super::Config::handshake_timeout)).
     HandshakeTimeout,
-    /// The server speaks none of our versions (RFC 9000 §6.2).
+    /// The server supports none of our QUIC versions (RFC 9000 §6.2).
     VersionMismatch,
     /// The server refused the connection without saying more.
     Refused,
@@ -103,17 +105,19 @@ impl fmt::Display for ConnectionError {
             Self::PeerApplication { code, reason } => write!(
                 f,
                 "closed by the peer's application with code {code}: {}",
-                Shown(&String::from_utf8_lossy(reason))
+                EscapedReason(&String::from_utf8_lossy(reason))
             ),
             Self::LocalApplication { code } => {
-                write!(f, "closed by our application with code {code}")
+                write!(f, "closed by the local application with code {code}")
             }
-            Self::StatelessReset => f.write_str("the peer lost its state (stateless reset)"),
-            Self::IdleTimeout => f.write_str("nothing heard from the peer for the idle timeout"),
-            Self::HandshakeTimeout => {
-                f.write_str("the handshake with the peer was not complete in time")
+            Self::StatelessReset => {
+                f.write_str("stateless reset: the peer no longer knows the connection")
             }
-            Self::VersionMismatch => f.write_str("the server speaks no QUIC version of ours"),
+            Self::IdleTimeout => f.write_str("idle timeout: nothing was received from the peer"),
+            Self::HandshakeTimeout => f.write_str("the handshake did not complete in time"),
+            Self::VersionMismatch => f.write_str(
+                "the server does not support QUIC version 1, the only version supported here",
+            ),
             Self::Refused => f.write_str("the server refused the connection"),
         }
     }
@@ -121,8 +125,8 @@ impl fmt::Display for ConnectionError {
 
 impl std::error::Error for ConnectionError {}
 
-impl Close {
-    /// The error our own side reports for it.
+impl CloseReason {
+    /// Returns the error that the local application gets.
     pub(crate) fn as_error(&self) -> ConnectionError {
         match self {
             Self::Transport(error) => ConnectionError::Transport(error.clone()),
@@ -130,8 +134,8 @@ impl Close {
         }
     }
 
-    /// What may be said before the handshake is complete: the application's
-    /// code would be readable by anyone (RFC 9000 §10.2.3).
+    /// Returns the reason to send before the handshake is complete, when anyone could read
+    /// an application's code (RFC 9000 §10.2.3).
     pub(crate) fn without_application(&self) -> TransportError {
         match self {
             Self::Transport(error) => error.clone(),
@@ -141,7 +145,7 @@ impl Close {
 }
 
 impl Closing {
-    pub(crate) fn new(close: Close, until: Instant) -> Box<Self> {
+    pub(crate) fn new(close: CloseReason, until: Instant) -> Box<Self> {
         Box::new(Self {
             close,
             until,
@@ -151,7 +155,7 @@ impl Closing {
         })
     }
 
-    /// A packet arrived: answer the 1st, 2nd, 4th, 8th… (RFC 9000 §10.2.1).
+    /// Handles a received packet: the 1st, 2nd, 4th, 8th… is answered (RFC 9000 §10.2.1).
     pub(crate) fn on_packet(&mut self) {
         self.received = self.received.saturating_add(1);
         if self.received >= self.every {
@@ -162,13 +166,13 @@ impl Closing {
     }
 }
 
-impl Life {
-    /// Whether packets flow.
+impl LifecycleState {
+    /// Returns whether packets are sent and received.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self, Self::Open)
     }
 
-    /// When the state ends by itself.
+    /// Returns when the state ends by itself.
     pub(crate) fn until(&self) -> Option<Instant> {
         match self {
             Self::Closing(closing) => Some(closing.until),
@@ -177,7 +181,8 @@ impl Life {
         }
     }
 
-    /// Moves on; a move backwards is refused and changes nothing.
+    /// Moves to the next state. Returns false, and changes nothing, if that would be a step
+    /// back.
     ///
     /// ```text
     /// Open -> Closing | Draining | Drained     Closing -> Draining | Drained
@@ -206,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_of_peers_are_shown_escaped_and_cut() {
+    fn reason_from_peer_is_escaped_and_truncated() {
         let reason = |reason: &[u8]| {
             let error = ConnectionError::PeerApplication {
                 code: 7,
@@ -230,23 +235,23 @@ mod tests {
         assert!(shown.contains("\\u{9b}31m"), "{shown}");
     }
 
-    fn states() -> [Life; 4] {
-        let close = Close::Application {
+    fn states() -> [LifecycleState; 4] {
+        let close = CloseReason::Application {
             code: 7,
             reason: Vec::new(),
         };
         [
-            Life::Open,
-            Life::Closing(Closing::new(close, Instant::ZERO)),
-            Life::Draining {
+            LifecycleState::Open,
+            LifecycleState::Closing(Closing::new(close, Instant::ZERO)),
+            LifecycleState::Draining {
                 until: Instant::ZERO,
             },
-            Life::Drained,
+            LifecycleState::Drained,
         ]
     }
 
     #[test]
-    fn life_only_moves_forward() {
+    fn lifecycle_state_only_moves_forward() {
         for (i, from) in states().into_iter().enumerate() {
             for (j, to) in states().into_iter().enumerate() {
                 let mut life = from.clone();
@@ -257,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn closing_answers_at_a_limited_rate() {
-        let close = Close::Transport(TransportError::new(Code::NO_ERROR, ""));
+    fn closing_state_answers_at_a_limited_rate() {
+        let close = CloseReason::Transport(TransportError::new(Code::NO_ERROR, ""));
         let mut closing = Closing::new(close, Instant::ZERO);
         let mut answers = 0;
         for _ in 0..1000 {
@@ -270,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn an_application_code_stays_private_during_the_handshake() {
-        let close = Close::Application {
+    fn application_code_is_not_sent_before_handshake_completes() {
+        let close = CloseReason::Application {
             code: 7,
             reason: b"secret".to_vec(),
         };
