@@ -38,10 +38,6 @@ const IDLE_TIME_BIAS: Duration = Duration::from_millis(1);
 /// that hold little each and most of the memory together.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// The idle time of an active connection counts up to this. A client that pauses between two
-/// requests must not be evicted before one that is never idle and holds far more.
-const MAX_PAUSE: Duration = Duration::from_millis(10);
-
 /// The priority of an active connection is divided by the number of these units, in bytes, that
 /// it has transferred in total. A running download holds megabytes, and so does a client that
 /// requests much and reads nothing, but the latter has transferred little.
@@ -60,8 +56,7 @@ impl EvictionPriority {
     /// data for `idle`, and has transferred `moved` bytes in total.
     fn new(idle: Duration, bytes: usize, moved: u64) -> Self {
         let is_idle = idle >= IDLE_AFTER;
-        let counted = if is_idle { idle } else { idle.min(MAX_PAUSE) };
-        let time = counted.saturating_add(IDLE_TIME_BIAS).as_micros();
+        let time = idle.saturating_add(IDLE_TIME_BIAS).as_micros();
         let merit = if is_idle { 0 } else { moved / BYTES_PER_MERIT };
         let merit = u128::from(merit).saturating_add(1);
         Self {
@@ -289,9 +284,8 @@ mod tests {
             priority(10_000, 16, 0),
             priority(2_000, 16, 0),
             priority(1_999, 8_192, 0),
-            // Never idle, but it holds more than one that pauses.
-            priority(1, 1_024, 0),
-            priority(1_999, 16, 0),
+            priority(500, 8_192, 0),
+            priority(500, 16, 0),
             // A running download.
             priority(500, 8_192, 64 << 10),
             priority(0, 16, 0),
