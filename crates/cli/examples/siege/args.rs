@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Run the attackers together only, not one after the other.
     #[arg(long)]
     pub(crate) together: bool,
+    /// With --ci: only in groups, never all of them together.
+    #[arg(long, requires = "ci", conflicts_with_all = ["together", "kind"])]
+    groups: bool,
     /// List the attackers.
     #[arg(long)]
     pub(crate) list: bool,
@@ -74,6 +77,9 @@ impl Args {
 
     /// How they are grouped.
     pub(crate) fn grouping(&self) -> Grouping {
+        if self.groups {
+            return Grouping::Groups;
+        }
         match (self.together, self.kind.is_empty(), self.ci) {
             (true, _, _) => Grouping::Together,
             (false, false, _) => Grouping::Alone,

@@ -42,6 +42,8 @@ pub(crate) enum Grouping {
     AloneThenTogether,
     /// A few kinds at a time, then all together.
     GroupsThenTogether,
+    /// In groups only.
+    Groups,
     /// All together only.
     Together,
 }
@@ -57,6 +59,7 @@ pub(crate) fn plan(
         Grouping::Alone => (1, 0.0),
         Grouping::AloneThenTogether => (1, TOGETHER),
         Grouping::GroupsThenTogether => (GROUP, TOGETHER),
+        Grouping::Groups => (GROUP, 0.0),
         Grouping::Together => return vec![step(kinds, total, baseline, true)],
     };
     let groups: Vec<_> = kinds.chunks(group).collect();
