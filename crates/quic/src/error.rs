@@ -1,4 +1,4 @@
-//! Transport errors: code, frame type and reason.
+//! Why a connection ends: transport errors with code, frame type and reason, and the rest.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -156,6 +156,68 @@ impl fmt::Display for TransportError {
 }
 
 impl std::error::Error for TransportError {}
+
+/// The reason why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// This end closed the connection because of a protocol violation of the peer or an
+    /// internal error.
+    Transport(TransportError),
+    /// The peer's transport closed the connection.
+    PeerTransport(TransportError),
+    /// The peer's application closed the connection.
+    PeerApplication {
+        /// The application's error code.
+        code: u64,
+        /// The application's reason phrase, as received.
+        reason: Vec<u8>,
+    },
+    /// The local application closed the connection.
+    LocalApplication {
+        /// The application's error code.
+        code: u64,
+    },
+    /// The peer lost the connection's state and sent a stateless reset (RFC 9000 §10.3).
+    StatelessReset,
+    /// Nothing was received for the idle timeout (RFC 9000 §10.1).
+    IdleTimeout,
+    /// The handshake did not complete in time
+    /// ([`Config::handshake_timeout`](crate::connection::Config::handshake_timeout)).
+    HandshakeTimeout,
+    /// The server supports none of our QUIC versions (RFC 9000 §6.2).
+    VersionMismatch,
+    /// The server refused the connection without saying more.
+    Refused,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transport(error) => write!(f, "connection closed by us: {error}"),
+            Self::PeerTransport(error) => write!(f, "connection closed by the peer: {error}"),
+            Self::PeerApplication { code, reason } => write!(
+                f,
+                "closed by the peer's application with code {code}: {}",
+                EscapedReason(&String::from_utf8_lossy(reason))
+            ),
+            Self::LocalApplication { code } => {
+                write!(f, "closed by the local application with code {code}")
+            }
+            Self::StatelessReset => {
+                f.write_str("stateless reset: the peer no longer knows the connection")
+            }
+            Self::IdleTimeout => f.write_str("idle timeout: nothing was received from the peer"),
+            Self::HandshakeTimeout => f.write_str("the handshake did not complete in time"),
+            Self::VersionMismatch => f.write_str(
+                "the server does not support QUIC version 1, the only version supported here",
+            ),
+            Self::Refused => f.write_str("the server refused the connection"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
 
 #[cfg(test)]
 mod tests {

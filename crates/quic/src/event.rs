@@ -14,7 +14,7 @@ use clearway_recovery::limit::Limit;
 
 use crate::ack::ReceivedEcn;
 use crate::cid::ConnectionId;
-use crate::connection::ConnectionError;
+use crate::error::ConnectionError;
 use crate::path::ecn::{EcnState, Mark};
 use crate::wire::{PacketKind, TransportParameters};
 use crate::{Instant, Role};

@@ -4,9 +4,10 @@ use smallvec::SmallVec;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::{ConnectionId, NewCid, ResetToken};
+use clearway_recovery::PathId;
+
 use crate::error::{Code, TransportError};
 use crate::memory;
-use crate::path::PathId;
 
 /// Default active_connection_id_limit. It is enough for the path in use, its successor, and
 /// probes while both change.

@@ -7,9 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_recovery::limit::Limit;
 
 use super::migration::MigrateError;
-use super::state::{ConnectionError, HandshakeState, LifecycleState};
+use super::state::{HandshakeState, LifecycleState};
 use super::{Connection, Event, UpdateKeysError};
 use crate::datagram::SendDatagramError;
+use crate::error::ConnectionError;
 use crate::stream::{Directionality, Priority, ReadError, SendProgress, StreamId, WriteError};
 use crate::wire::TransportParameters;
 use crate::{Instant, Role};

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use super::Connection;
-use super::state::{CloseReason, ConnectionError};
+use super::state::CloseReason;
 use crate::Instant;
+use crate::error::ConnectionError;
 use crate::error::TransportError;
 use crate::wire::cursor::VARINT_MAX;
 

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::net::SocketAddr;
 
-use super::state::ConnectionError;
 use crate::cid::{ConnectionId, ResetToken};
+use crate::error::ConnectionError;
 use crate::stream::StreamEvent;
 
 /// An event for the application. Events are edge-triggered: one is not repeated until

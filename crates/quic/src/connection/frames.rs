@@ -5,13 +5,14 @@ use clearway_recovery::Space;
 
 use super::arrival::AuthenticatedPacket;
 use super::keyring::space_of;
-use super::state::{ConnectionError, HandshakeState};
+use super::state::HandshakeState;
 use super::work::{self, UsefulWork};
 use super::{Connection, Event};
 use crate::Instant;
 use crate::ack::AckFrequency;
 use crate::cid::NewCid;
 use crate::count::Count;
+use crate::error::ConnectionError;
 use crate::error::TransportError;
 use crate::wire::Frame;
 use crate::wire::frame::Ack;

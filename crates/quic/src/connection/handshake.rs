@@ -7,12 +7,13 @@ use clearway_recovery::Space;
 
 use super::parameters::limits_of;
 use super::peer_parameters::PeerParameters;
-use super::state::{ConnectionError, HandshakeState};
+use super::state::HandshakeState;
 use super::{Connection, EndpointEvent, Event};
 use crate::cid::ConnectionId;
 use crate::count::Count;
 use crate::crypto::initial_keys;
 use crate::crypto::retry::retry_is_genuine;
+use crate::error::ConnectionError;
 use crate::error::{Code, TransportError};
 use crate::event::{ConnectionState, DropReason, TraceEvent};
 use crate::wire::retry::MAX_TOKEN_LEN;

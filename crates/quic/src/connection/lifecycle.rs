@@ -3,8 +3,9 @@
 
 use super::events::{EndpointEvent, Event};
 use super::reports::Reports;
-use super::state::{CloseReason, Closing, ConnectionError, HandshakeState, LifecycleState};
+use super::state::{CloseReason, Closing, HandshakeState, LifecycleState};
 use crate::Instant;
+use crate::error::ConnectionError;
 use crate::event::{ConnectionState, TraceEvent};
 use crate::wire::{PacketKind, Writer, frame};
 

@@ -1,7 +1,8 @@
 //! How much memory a connection uses, and for what.
 
-use super::state::{CloseReason, ConnectionError, LifecycleState};
+use super::state::{CloseReason, LifecycleState};
 use super::{Connection, EndpointEvent, Event};
+use crate::error::ConnectionError;
 use crate::memory;
 
 /// The memory of a connection in bytes, by use. Everything that a peer or the application

@@ -95,9 +95,9 @@ pub use self::migration::MigrateError;
 pub use self::packet::Forgery;
 pub use self::setup::ConnectOptions;
 pub(crate) use self::setup::{AcceptOptions, CommonOptions};
-pub use self::state::ConnectionError;
 pub use self::stats::{PathStats, Stats};
 pub use self::train::Transmit;
+pub use crate::error::ConnectionError;
 
 use self::keyring::Keyring;
 use self::lifecycle::Lifecycle;

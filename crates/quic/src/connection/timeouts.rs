@@ -3,8 +3,9 @@
 use super::Connection;
 use super::network::can_send;
 use super::space::SPACES;
-use super::state::{ConnectionError, HandshakeState};
+use super::state::HandshakeState;
 use crate::count::Count;
+use crate::error::ConnectionError;
 use crate::event::TraceEvent;
 use crate::wire::PacketKind;
 use crate::{Instant, Role};

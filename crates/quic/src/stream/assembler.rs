@@ -1,16 +1,13 @@
 //! Puts the received data of one stream in order.
 
-use crate::count::Count;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::block::Block;
+use super::block::{BLOCK, Block};
 use super::out_of_order::OutOfOrder;
+use crate::count::Count;
 use crate::memory;
-
-/// Size of the largest block, bytes: about twenty packets.
-pub(super) const BLOCK: usize = 32 << 10;
 
 /// Smallest block, bytes. It is small because each of a hundred thousand tiny streams has one.
 const FIRST: usize = 64;

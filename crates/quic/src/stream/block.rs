@@ -2,6 +2,9 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
+/// Size of the largest block, bytes: about twenty packets.
+pub(super) const BLOCK: usize = 32 << 10;
+
 /// Contiguous received bytes in one allocation. The whole allocation is charged as long as a byte
 /// of it is unread.
 #[derive(Debug)]

@@ -24,7 +24,6 @@ pub mod config;
 mod content;
 mod event;
 mod halves;
-pub mod id;
 mod incoming;
 #[cfg(feature = "testing")]
 mod inspection;
@@ -45,16 +44,13 @@ mod streams;
 mod tests;
 mod window;
 
+pub use crate::wire::stream_id::{Directionality, MAX_STREAM_COUNT, StreamId};
 pub use config::{Config, PeerLimits};
 pub use content::StreamContent;
 pub use event::StreamEvent;
-pub use id::{Directionality, StreamId};
 #[cfg(feature = "testing")]
 pub use inspection::ProductiveWork;
 pub use recv::ReadError;
 pub use schedule::Priority;
 pub use send::{SendProgress, WriteError};
 pub use streams::{Counts, Sendability, Streams};
-
-/// Most streams of a kind that an ID can number (RFC 9000 §4.6).
-pub const MAX_STREAM_COUNT: u64 = 1 << 60;

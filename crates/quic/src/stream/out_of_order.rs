@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::assembler::BLOCK;
+use super::block::BLOCK;
 use super::block::Block;
 use crate::memory;
 

@@ -16,7 +16,7 @@ use super::PacketKind;
 use crate::Role;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
-use crate::stream::{Directionality, StreamId};
+use crate::wire::stream_id::{Directionality, StreamId};
 
 /// Upper limit (exclusive) of a Requested Max Ack Delay: 2^14 milliseconds, in
 /// microseconds (RFC 9000 §18.2, ACK frequency §4).

@@ -8,6 +8,7 @@
 //! header                long and short headers
 //! negotiation retry reset   the packets without frames
 //! frame                 frames
+//! stream_id             stream IDs
 //! ranges                sets of numbers, for acknowledgments and sent data
 //! transport_parameters  transport parameters
 //! ```
@@ -20,6 +21,7 @@ pub mod packet;
 pub mod ranges;
 pub mod reset;
 pub mod retry;
+pub mod stream_id;
 pub mod transport_parameters;
 pub mod version;
 
@@ -29,6 +31,7 @@ pub use header::{ByteSpan, PartialHeader};
 pub use number::TruncatedNumber;
 pub use packet::PacketKind;
 pub use ranges::RangeSet;
+pub use stream_id::StreamId;
 pub use transport_parameters::TransportParameters;
 pub use version::Version;
 

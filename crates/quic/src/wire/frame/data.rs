@@ -2,7 +2,7 @@
 //! [`Writer::reserve`].
 
 use super::kind;
-use crate::stream::StreamId;
+use crate::wire::StreamId;
 use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
 

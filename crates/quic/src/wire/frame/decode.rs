@@ -3,9 +3,9 @@
 use super::{Ack, Frame, MAX_ACK_DELAY_LIMIT_MICROS, kind};
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
-use crate::stream::{Directionality, MAX_STREAM_COUNT, StreamId};
 use crate::wire::Reader;
 use crate::wire::cursor::{VARINT_MAX, varint_len};
+use crate::wire::stream_id::{Directionality, MAX_STREAM_COUNT, StreamId};
 
 /// Checks that a payload contains at least one frame.
 ///

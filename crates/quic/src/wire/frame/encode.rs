@@ -2,9 +2,9 @@
 //! [`super::ack`], and for CONNECTION_CLOSE with a reason that may be truncated [`super::close`].
 
 use super::{Frame, data, kind};
-use crate::stream::{Directionality, StreamId};
 use crate::wire::Writer;
 use crate::wire::cursor::varint_len;
+use crate::wire::stream_id::{Directionality, StreamId};
 
 impl Frame<'_> {
     /// Returns the number of bytes that [`Frame::encode`] writes.

@@ -9,7 +9,7 @@ use super::{
 use crate::Role;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::error::TransportError;
-use crate::stream::MAX_STREAM_COUNT;
+use crate::wire::stream_id::MAX_STREAM_COUNT;
 use crate::wire::{MIN_MTU, Reader};
 
 impl TransportParameters {

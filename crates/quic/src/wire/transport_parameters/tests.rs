@@ -4,9 +4,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::stream::MAX_STREAM_COUNT;
 use crate::wire::Version;
 use crate::wire::cursor::VARINT_MAX;
+use crate::wire::stream_id::MAX_STREAM_COUNT;
 
 fn cid(bytes: &[u8]) -> ConnectionId {
     ConnectionId::new(bytes).expect("at most 20 bytes")

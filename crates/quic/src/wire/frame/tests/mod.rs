@@ -1,8 +1,8 @@
 mod properties;
 
 use super::*;
-use crate::stream::MAX_STREAM_COUNT;
 use crate::wire::cursor::VARINT_MAX;
+use crate::wire::stream_id::MAX_STREAM_COUNT;
 use crate::wire::{RangeSet, Reader, Writer};
 
 fn only(payload: &[u8]) -> Result<Frame<'_>, TransportError> {

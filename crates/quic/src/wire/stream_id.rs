@@ -4,6 +4,9 @@ use core::fmt;
 
 use crate::Role;
 
+/// Most streams of a kind that an ID can number (RFC 9000 §4.6).
+pub const MAX_STREAM_COUNT: u64 = 1 << 60;
+
 /// Whether data flows one way or both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Directionality {
