@@ -165,12 +165,16 @@ pub use clearway_quic::crypto::{
 };
 pub use clearway_quic::endpoint::Limits;
 pub use clearway_quic::event::{Observer, TraceEvent};
+/// Whether packets of a path are marked with ECN ([`PathStats::ecn`]).
+pub use clearway_quic::path::ecn::{EcnFailure, EcnState};
 pub use clearway_quic::stream::{Priority, StreamId};
 pub use clearway_quic::{Instant, Role};
 /// The built-in congestion controllers, and how their slow start ends.
 pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowStart};
 /// The traits and types to write a congestion controller
-/// ([`ClientConfig::congestion_control`], [`ServerConfig::congestion_control`]).
+/// ([`ClientConfig::congestion_control`], which has an example, and
+/// [`ServerConfig::congestion_control`]). The trait also names [`Instant`] and [`Limit`], which
+/// are in the crate's root.
 pub mod congestion {
     pub use clearway_recovery::congestion::{
         CongestionControl, ControllerFactory, NewPath, initial_window, min_window,

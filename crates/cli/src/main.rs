@@ -3,6 +3,7 @@
 #[macro_use]
 mod terminal;
 
+mod controller_help;
 mod demo;
 mod failure;
 mod get;

@@ -115,7 +115,8 @@ impl ClientConfig {
     }
 
     /// Sets the transport configuration: stream counts, windows, timeouts, the congestion
-    /// controller.
+    /// controller. It replaces what
+    /// [`congestion_control`](Self::congestion_control) set before.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = Arc::new(transport);
         self
@@ -124,7 +125,8 @@ impl ClientConfig {
     /// Sets the congestion control of every path, in place of the one in
     /// [`transport`](Self::transport): a built-in one
     /// ([`CongestionController`](crate::CongestionController)), or one of your own. The
-    /// default is CUBIC, which shares a bottleneck fairly with what most hosts use.
+    /// default is CUBIC, which shares a bottleneck fairly with what most hosts use. A later call
+    /// of [`transport`](Self::transport) replaces it again.
     ///
     /// ```
     /// use clearway::congestion::{

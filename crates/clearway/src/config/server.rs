@@ -94,7 +94,8 @@ impl ServerConfig {
     }
 
     /// Sets the transport configuration: stream counts, windows, timeouts, the congestion
-    /// controller.
+    /// controller. It replaces what
+    /// [`congestion_control`](Self::congestion_control) set before.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = transport;
         self
@@ -105,7 +106,7 @@ impl ServerConfig {
     /// ([`CongestionController`](crate::CongestionController)), or one of your own, of which
     /// [`ClientConfig::congestion_control`](crate::ClientConfig::congestion_control) has an
     /// example. The default is CUBIC, which shares a bottleneck fairly with what most hosts
-    /// use.
+    /// use. A later call of [`transport`](Self::transport) replaces it again.
     pub fn congestion_control(mut self, control: impl Into<CongestionControl>) -> Self {
         self.transport.controller = control.into();
         self

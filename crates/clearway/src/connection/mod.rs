@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use clearway_quic::Role;
-use clearway_quic::connection::{ConnectionError, Stats, UpdateKeysError};
+use clearway_quic::connection::{ConnectionError, PathStats, Stats, UpdateKeysError};
 use clearway_quic::event::Observer;
 use clearway_quic::stream::Directionality;
 use rustls::pki_types::CertificateDer;
@@ -338,6 +338,16 @@ impl Connection {
         self.shared.read(
             |state| state.quic.stats(self.shared.now()),
             |terminated| terminated.stats.clone(),
+        )
+    }
+
+    /// Returns the current statistics of every path, including the active one. Empty once the
+    /// connection has ended.
+    #[must_use]
+    pub fn path_stats(&self) -> Vec<PathStats> {
+        self.shared.read(
+            |state| state.quic.path_stats(self.shared.now()).collect(),
+            |_| Vec::new(),
         )
     }
 

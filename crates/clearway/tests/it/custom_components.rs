@@ -111,6 +111,9 @@ async fn custom_controller_holds_its_constant_window_over_a_transfer() {
     assert_eq!(stats.controller, "constant");
     assert_eq!(stats.window, DATAGRAMS * u64::from(stats.mtu));
     assert_eq!(stats.min_window, stats.window);
+    let paths = pair.far.path_stats();
+    assert_eq!(paths.len(), 1);
+    assert!(paths[0].active && paths[0].window == stats.window);
     assert_eq!(pair.near.stats().controller, "cubic", "of the client's own");
     assert_eq!(seen.built.load(Relaxed), 1);
     assert!(seen.acked.load(Relaxed) > SIZE as u64);

@@ -3,6 +3,8 @@
 use clearway::CongestionController;
 use clearway_links::ByteSize;
 
+use crate::controller_help::controller_help;
+
 /// What the demo does, for `--help`.
 pub(crate) const ABOUT: &str = "\
 Download 10 MB through a network that is known to stall congestion controllers.
@@ -32,8 +34,9 @@ every download completed.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The server's congestion controller: newreno or cubic.
-    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    /// The server's congestion controller.
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
+          help = controller_help("The server's congestion controller"))]
     pub(super) controller: CongestionController,
     /// Number of downloads, one after the other, each on a new connection.
     #[arg(long, value_name = "COUNT", default_value_t = 1,

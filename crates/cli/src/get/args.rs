@@ -8,6 +8,7 @@ use clearway_links::Span;
 use http::{HeaderName, HeaderValue, Method};
 
 use super::route::{ConnectTo, Resolve};
+use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
 
 /// What it does, for `--help`.
@@ -124,7 +125,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TIME")]
     pub(super) max_time: Option<Span>,
     /// Congestion controller for uploads.
-    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
+          help = controller_help("Congestion controller for uploads"))]
     pub(super) controller: CongestionController,
     /// Print neither a progress bar nor a summary.
     #[arg(short, long)]

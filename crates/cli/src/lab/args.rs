@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clearway_lab::scenario::Size;
 
+use crate::controller_help::controller_help;
+
 /// What `clearway lab --help` says.
 pub(crate) const ABOUT: &str = "\
 Test congestion controllers on simulated networks in virtual time.
@@ -57,7 +59,8 @@ pub(crate) struct Show {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunSelection {
     /// Controllers to run, instead of those of each scenario.
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',',
+          help = controller_help("Controllers to run, instead of those of each scenario"))]
     pub(super) controller: Vec<String>,
     /// Number of seeds, instead of that of each scenario.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]

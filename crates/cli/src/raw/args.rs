@@ -8,6 +8,8 @@ use clap::{ArgGroup, Subcommand};
 use clearway::CongestionController;
 use clearway_links::{ByteSize, Span};
 
+use crate::controller_help::controller_help;
+
 /// What the raw protocol is, for `--help`.
 pub(crate) const ABOUT: &str = "\
 Transfer bytes directly over QUIC, without HTTP.
@@ -67,8 +69,9 @@ pub(crate) struct Serve {
     /// Accept requests in 0-RTT. An attacker on the path can replay them.
     #[arg(long)]
     pub(super) zero_rtt: bool,
-    /// Congestion controller: newreno or cubic.
-    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    /// Congestion controller.
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
+          help = controller_help("Congestion controller"))]
     pub(super) controller: CongestionController,
     /// Number of threads, each with its own socket.
     #[arg(long, value_name = "COUNT", default_value_t = 1,
@@ -129,8 +132,9 @@ pub(crate) struct Get {
     /// Maximum time for the whole command.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(super) timeout: Span,
-    /// Congestion controller for uploads: newreno or cubic.
-    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    /// Congestion controller for uploads.
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
+          help = controller_help("Congestion controller for uploads"))]
     pub(super) controller: CongestionController,
     /// Print one JSON object to stdout.
     #[arg(long)]

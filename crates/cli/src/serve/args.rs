@@ -7,6 +7,7 @@ use clearway::CongestionController;
 use clearway_links::Span;
 
 use super::limit_options::LimitOptions;
+use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
 
 /// What it does, for `--help`.
@@ -69,7 +70,8 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) shards: u16,
     /// Congestion controller.
-    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic)]
+    #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
+          help = controller_help("Congestion controller"))]
     pub(super) controller: CongestionController,
     /// How long requests in progress may take after a signal.
     #[arg(long, value_name = "TIME", default_value = "10s")]
