@@ -65,7 +65,7 @@ const fn found(
 }
 
 /// Every specimen, in the order of [`Specimen::ALL`].
-pub const EXHIBITS: &[SpecimenCase] = &[
+pub const SPECIMEN_CASES: &[SpecimenCase] = &[
     found(
         Specimen::IdleFromLastSend,
         "spiral_ticks",
@@ -235,8 +235,8 @@ pub fn scenario(name: &str) -> Result<Scenario, String> {
 
 /// The case of a specimen.
 #[must_use]
-pub fn exhibit(specimen: Specimen) -> Option<&'static SpecimenCase> {
-    EXHIBITS.iter().find(|exhibit| exhibit.specimen == specimen)
+pub fn specimen_case(specimen: Specimen) -> Option<&'static SpecimenCase> {
+    SPECIMEN_CASES.iter().find(|case| case.specimen == specimen)
 }
 
 impl SpecimenCase {

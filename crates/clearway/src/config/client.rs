@@ -40,7 +40,8 @@ impl ClientConfig {
     }
 
     /// Trusts exactly the certificate with this fingerprint, whatever its names and dates:
-    /// for self-signed certificates whose fingerprint was received in a safe way.
+    /// for self-signed certificates whose fingerprint was received in a safe way. Its 64
+    /// hexadecimal digits become a [`Fingerprint`] by `digits.parse()`.
     pub fn with_fingerprint(fingerprint: Fingerprint) -> Self {
         Self::with_crypto(ClientCrypto::with_certificate_check(move |certificate| {
             match Fingerprint::of(certificate) {

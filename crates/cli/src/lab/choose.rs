@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use clearway_lab::run::Plan;
-use clearway_lab::scenario::{Case, Scenario, Size, catalogue, find};
+#[cfg(not(feature = "specimens"))]
+use clearway_lab::scenario::find;
+use clearway_lab::scenario::{Case, Scenario, Size, catalogue};
 use clearway_lab::stack::Protocol;
 
 use super::args::RunSelection;
@@ -39,7 +41,7 @@ pub(super) struct PlannedRuns {
 pub(super) fn scenario(name: &str) -> Result<Scenario, Failure> {
     let looks_like_a_file = name.contains('/') || name.ends_with(".toml");
     if !looks_like_a_file {
-        return find(name).cloned().map_err(wrong);
+        return by_name(name).map_err(wrong);
     }
     let bytes = std::fs::read(name)
         .map_err(|error| Failure::caused(Kind::Arguments, format!("cannot read {name}"), &error))?;
@@ -51,6 +53,14 @@ pub(super) fn scenario(name: &str) -> Result<Scenario, Failure> {
         ))
     })?;
     Scenario::parse(name, &text).map_err(|error| wrong(error.to_string()))
+}
+
+/// A scenario of the catalogue, or a network made for a specimen.
+fn by_name(name: &str) -> Result<Scenario, String> {
+    #[cfg(feature = "specimens")]
+    return clearway_lab::specimens::scenario(name);
+    #[cfg(not(feature = "specimens"))]
+    return find(name).cloned();
 }
 
 /// The named scenarios, or all.

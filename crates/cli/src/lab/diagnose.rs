@@ -1,12 +1,13 @@
 //! `clearway lab diagnose`: diagnoses a connection from its qlog.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use clearway_trace::event::Event;
 use clearway_trace::qlog::Reader;
-use clearway_trace::{Breakdown, Detectors, Finding, Profile, Sink as _};
+use clearway_trace::{Breakdown, Detector, Detectors, Finding, Profile, Sink as _};
 use serde_json::json;
 
 use super::args::Diagnose;
@@ -18,6 +19,9 @@ use crate::printable;
 
 /// Maximum length of a finding that is printed, in characters: it may contain text from the trace.
 const SENTENCE: usize = 2_000;
+/// Maximum number of findings of one detector that are printed: trouble that recurs in each round
+/// trip would hide what the other detectors found.
+const MOST_OF_A_KIND: usize = 3;
 
 /// The diagnosis of a file.
 struct Diagnosis {
@@ -96,10 +100,20 @@ fn write(args: &Diagnose, found: &Diagnosis, out: &mut impl Write) -> io::Result
         output::write_json(&mut *out, &object)?;
         return writeln!(out);
     }
+    let mut counts: BTreeMap<Detector, usize> = BTreeMap::new();
     for finding in &found.findings {
-        let sentence = finding.sentence();
-        let sentence = printable::short(&sentence, SENTENCE);
-        writeln!(out, "{}: {sentence}", finding.detector)?;
+        let count = counts.entry(finding.detector).or_default();
+        *count += 1;
+        if *count <= MOST_OF_A_KIND {
+            let sentence = finding.sentence();
+            let sentence = printable::short(&sentence, SENTENCE);
+            writeln!(out, "{}: {sentence}", finding.detector)?;
+        }
+    }
+    for (detector, count) in counts {
+        if let Some(more) = count.checked_sub(MOST_OF_A_KIND).filter(|more| *more > 0) {
+            writeln!(out, "{detector}: {more} more; --json lists all")?;
+        }
     }
     if found.findings.is_empty() {
         writeln!(out, "No problems found in {} events.", found.events)?;

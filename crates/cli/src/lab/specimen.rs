@@ -14,19 +14,19 @@ pub(super) fn plan(
     names: &[String],
     extent: &RunSelection,
 ) -> Result<PlannedRuns, Failure> {
-    use clearway_lab::specimens::{Specimen, exhibit, scenario};
+    use clearway_lab::specimens::{Specimen, specimen_case};
 
     use super::choose::{self, SelectedScenario};
 
     let wrong = |message: String| Failure::new(Kind::Arguments, message);
     let specimen: Specimen = name.parse().map_err(|error| wrong(format!("{error}")))?;
-    let own = exhibit(specimen).filter(|_| names.is_empty());
+    let own = specimen_case(specimen).filter(|_| names.is_empty());
     let names = match own {
-        Some(exhibit) => vec![exhibit.scenario.to_owned()],
+        Some(case) => vec![case.scenario.to_owned()],
         None => names.to_vec(),
     };
     let chosen = names.into_iter().map(|origin| {
-        let scenario = scenario(&origin).or_else(|_| choose::scenario(&origin));
+        let scenario = choose::scenario(&origin);
         scenario.map(|scenario| SelectedScenario { origin, scenario })
     });
     let chosen: Vec<SelectedScenario> = chosen.collect::<Result<_, _>>()?;
@@ -45,7 +45,7 @@ pub(super) fn plan(
     _extent: &RunSelection,
 ) -> Result<PlannedRuns, Failure> {
     let message = format!(
-        "unknown specimen {name:?}: this build does not include specimens; build with \
+        "cannot switch on the specimen {name:?}: this build includes no specimens; build with \
          cargo build --release -p clearway-cli --features specimens"
     );
     Err(Failure::new(Kind::Arguments, message))

@@ -56,12 +56,23 @@ fn line(group: &Group) -> Vec<String> {
     cells
 }
 
-/// A metric's median with its unit.
+/// A metric's median with its unit, and the number of runs that have it if others do not: a run
+/// that did not finish has no time.
 pub(super) fn value(group: &Group, name: &str) -> String {
     match (group.median(name), metric(name)) {
-        (Some(value), Some(metric)) => metric.unit.show(value),
+        (Some(value), Some(metric)) => {
+            let having = group.values(name).len();
+            with_count(metric.unit.show(value), having, group.rows.len())
+        }
         (None, _) | (_, None) => "–".to_owned(),
     }
+}
+
+fn with_count(median: String, having: usize, runs: usize) -> String {
+    if having == runs {
+        return median;
+    }
+    format!("{median} ({having} of {runs})")
 }
 
 /// Prints cells in columns as wide as they need to be; a column that is empty
@@ -91,4 +102,15 @@ pub(super) fn print_rows(rows: &[Vec<String>]) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_some_runs_is_shown_with_their_number() {
+        assert_eq!(with_count("3.33 s".to_owned(), 4, 12), "3.33 s (4 of 12)");
+        assert_eq!(with_count("3.33 s".to_owned(), 12, 12), "3.33 s");
+    }
 }

@@ -16,9 +16,9 @@ const LOSSY: Duration = Duration::from_secs(2);
 /// When the two seconds begin, and which direction loses packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LossTiming {
-    /// a: with the first 1-RTT data, towards the client.
+    /// With the first 1-RTT data, towards the client.
     Data,
-    /// b: with the first datagram, both ways.
+    /// With the first datagram, both ways.
     Flow,
 }
 

@@ -13,10 +13,11 @@ use super::classic::{self, Classic};
 use super::cubic::Cubic;
 use super::{Algorithm, CongestionControl, NewPath};
 
-/// A bug of a controller `C`. Every method does what is correct unless it is overridden.
+/// A bug of a controller `C`. Every method passes the call on to the correct controller unless
+/// it is overridden.
 pub(super) trait Bug<C: Controller>: core::fmt::Debug + Send + Sync {
     /// Called when the controller has been created.
-    fn on_start(&mut self, _right: &mut C) {}
+    fn on_start(&mut self, _inner: &mut C) {}
     /// See [`Controller::on_sent`].
     fn on_sent(&mut self, inner: &mut C, sent: &Sent) {
         inner.on_sent(sent);

@@ -22,8 +22,10 @@ pub use recovery::Recovery;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Specimen {
     /// Whenever nothing is in flight, the time since the last packet sent counts as idle
-    /// time. It moves CUBIC's epoch, which is the recovery boundary too: the window stays
-    /// at two packets, without loss.
+    /// time. It moves CUBIC's epoch, which is the recovery boundary too. With a window of
+    /// two packets each ACK empties the flight, so the boundary moves a round trip in each
+    /// round trip, every packet counts as sent before it, no ACK grows the window, and it
+    /// stays at two packets without any loss.
     IdleFromLastSend,
     /// The same, but the epoch never lies in the future: the window stays at two packets as
     /// well, with no epoch in the future to see it by.

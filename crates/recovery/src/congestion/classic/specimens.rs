@@ -120,6 +120,10 @@ enum Clamp {
 /// `idle-from-last-send` and `epoch-clamped-to-now`: CUBIC's epoch and the
 /// recovery boundary are one variable, a time, and "nothing in flight" is taken
 /// for "idle since the last packet", which moves it.
+///
+/// At a window of two packets this never ends: the ACK empties the flight, the next burst is
+/// sent, `on_sent` moves the boundary by the round trip that has passed, so the burst counts as
+/// sent in recovery, and its ACK is ignored.
 #[derive(Debug)]
 struct SharedBoundary {
     clamp: Clamp,
@@ -209,7 +213,7 @@ impl Bug<Classic<Cubic>> for SharedBoundary {
     /// The stack that had the bug sent its window at once. Only if both packets of a burst
     /// are sent at the same instant does the boundary stay ahead of them for ever; any gap
     /// between them lets them pass it.
-    fn pacing_rate(&self, _right: &Classic<Cubic>) -> Option<u64> {
+    fn pacing_rate(&self, _inner: &Classic<Cubic>) -> Option<u64> {
         Some(1 << 40)
     }
 
