@@ -167,7 +167,7 @@ impl Endpoint {
                 if retry.retry_scid != initial.dcid {
                     return Err(TransportError::new(
                         Code::INVALID_TOKEN,
-                        "the Retry token belongs to another connection ID",
+                        "the Retry token was issued for another connection ID",
                     ));
                 }
                 initial.original_dcid = retry.original_dcid;
