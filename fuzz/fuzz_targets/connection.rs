@@ -42,7 +42,7 @@ enum Damage {
     Ce,
 }
 
-type Held = Rc<RefCell<VecDeque<(Direction, Packet)>>>;
+type InFlight = Rc<RefCell<VecDeque<(Direction, Packet)>>>;
 
 fuzz_target!(|input: (u8, bool, Vec<Damage>)| {
     let (seed, retry, damages) = input;
@@ -50,7 +50,7 @@ fuzz_target!(|input: (u8, bool, Vec<Damage>)| {
     setup.always_retry = retry;
     setup.sessions = std::sync::Arc::new(clearway_quic::crypto::ClientSessions::new(1));
     let mut world = World::new(setup, path("rate=50M delay=5ms", 1), u64::from(seed));
-    let held = Held::default();
+    let held = InFlight::default();
     world.filter = Some(filter(damages, held.clone()));
     world.connect();
     let done = transfer(&mut world, &held);
@@ -87,7 +87,7 @@ fn only_silence(error: Option<&ConnectionError>) {
     }
 }
 
-fn filter(damages: Vec<Damage>, held: Held) -> Box<dyn FnMut(Direction, &mut Packet) -> bool> {
+fn filter(damages: Vec<Damage>, held: InFlight) -> Box<dyn FnMut(Direction, &mut Packet) -> bool> {
     let mut damages = damages.into_iter().take(MAX_DAMAGE);
     Box::new(move |direction, packet| {
         match damages.next().unwrap_or(Damage::Pass) {
@@ -112,7 +112,7 @@ fn filter(damages: Vec<Damage>, held: Held) -> Box<dyn FnMut(Direction, &mut Pac
 }
 
 /// The client sends a request, and the server responds with `TOTAL` bytes.
-fn transfer(world: &mut World, held: &Held) -> bool {
+fn transfer(world: &mut World, held: &InFlight) -> bool {
     let (mut asked, mut serving, mut written, mut read, mut ended) = (None, None, 0, 0, false);
     let (mut turn, mut heard) = (0_u64, world.now);
     world.run_until(MAX_TIME, |world| {

@@ -29,7 +29,7 @@ pub(crate) trait RunningTotal {
 impl RunningTotal for u64 {
     #[inline]
     fn replace_part(&mut self, before: Self, after: Self) {
-        debug_assert!(before <= *self, "{before} is no part of {self}");
+        debug_assert!(before <= *self, "{before} is larger than {self}");
         *self = self.saturating_sub(before).saturating_add(after);
     }
 }
@@ -37,7 +37,7 @@ impl RunningTotal for u64 {
 impl RunningTotal for usize {
     #[inline]
     fn replace_part(&mut self, before: Self, after: Self) {
-        debug_assert!(before <= *self, "{before} is no part of {self}");
+        debug_assert!(before <= *self, "{before} is larger than {self}");
         *self = self.saturating_sub(before).saturating_add(after);
     }
 }

@@ -74,7 +74,7 @@ pub(crate) trait Engine: Sized {
     fn figures(&self, handle: usize, conn: &mut Self::Connection) -> SenderStats;
 }
 
-struct Held<C> {
+struct ConnectionSlot<C> {
     // Asking an engine for its timeout or statistics takes it mutably.
     conn: RefCell<C>,
     lost: Option<String>,
@@ -84,7 +84,7 @@ struct Held<C> {
 pub(crate) struct Rival<E: Engine> {
     engine: E,
     address: SocketAddr,
-    connections: BTreeMap<usize, Held<E::Connection>>,
+    connections: BTreeMap<usize, ConnectionSlot<E::Connection>>,
     accepted: VecDeque<ConnId>,
     answers: VecDeque<Packet>,
     buf: Vec<u8>,
@@ -103,7 +103,7 @@ impl<E: Engine> Rival<E> {
     }
 
     fn adopt(&mut self, handle: usize, conn: E::Connection) -> ConnId {
-        let held = Held {
+        let held = ConnectionSlot {
             conn: RefCell::new(conn),
             lost: None,
         };
@@ -119,7 +119,7 @@ impl<E: Engine> Rival<E> {
             .ok_or_else(|| "no such connection".to_owned())
     }
 
-    fn get(&self, conn: ConnId) -> Option<&Held<E::Connection>> {
+    fn get(&self, conn: ConnId) -> Option<&ConnectionSlot<E::Connection>> {
         self.connections.get(&usize::try_from(conn.0).ok()?)
     }
 }

@@ -52,7 +52,7 @@ enum Stage {
     /// The first byte of a ClientHello was sent, to provoke a Retry.
     AskedForRetry,
     /// The server acknowledged an Initial: it keeps the handshake.
-    Held,
+    Waiting,
     /// Kept so far; the last refresh is not acknowledged yet.
     Refreshed,
 }
@@ -130,7 +130,7 @@ impl HandshakeHolders {
     }
 
     fn set(&mut self, index: usize, stage: Stage, due: Instant) {
-        let holds = |stage| matches!(stage, Stage::Held | Stage::Refreshed);
+        let holds = |stage| matches!(stage, Stage::Waiting | Stage::Refreshed);
         let slot = &mut self.slots[index];
         self.held += usize::from(holds(stage));
         self.held -= usize::from(holds(slot.stage));
@@ -158,7 +158,7 @@ impl HandshakeHolders {
                 self.send(index, &frames);
                 self.set(index, Stage::AskedForRetry, now + PATIENCE);
             }
-            Stage::Held => {
+            Stage::Waiting => {
                 let frames = self.frames(self.slots[index].number);
                 self.send(index, &frames);
                 self.set(index, Stage::Refreshed, now + PATIENCE);
@@ -191,7 +191,7 @@ impl HandshakeHolders {
         let opened = initial::open(&self.slots[index].dcid, Role::Client, datagram);
         match opened.as_deref().and_then(<[u8]>::first) {
             // ACK.
-            Some(0x02 | 0x03) => self.set(index, Stage::Held, now + REFRESH),
+            Some(0x02 | 0x03) => self.set(index, Stage::Waiting, now + REFRESH),
             Some(_) => {
                 self.refusals += 1;
                 self.set(index, Stage::New, now + PAUSE);

@@ -22,7 +22,7 @@ pub(super) struct Arrivals {
     /// The highest offset, or the final size.
     pub(super) highest: u64,
     final_size: Option<u64>,
-    /// The application wants no more, and nothing is kept.
+    /// The application stopped reading, and nothing is kept.
     stopped: bool,
     /// It is complete, or was reset.
     over: bool,
@@ -57,7 +57,7 @@ impl Arrivals {
         }
     }
 
-    /// The application wants no more.
+    /// The application stopped reading.
     pub(super) fn on_stop(&mut self) {
         self.stopped = true;
     }

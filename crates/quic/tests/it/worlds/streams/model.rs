@@ -300,7 +300,7 @@ impl Receiving {
         Err(ReadError::Blocked)
     }
 
-    /// The application wants no more (§3.5).
+    /// The application stopped reading (§3.5).
     pub(super) fn stop(&mut self) {
         if self.stopped || self.is_terminal() {
             return;
