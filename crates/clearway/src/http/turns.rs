@@ -3,7 +3,7 @@
 //! A runtime polls tasks in the order in which they were woken. A client with a hundred
 //! requests has a hundred tasks, and another one's single request would wait for all of
 //! them. So each connection has an [`Account`] of the time that its tasks have used. Up to
-//! a [`QUANTUM`] its tasks are polled at once. Beyond it they wait until it is the
+//! a quantum (`QUANTUM_NANOS`) its tasks are polled at once. Beyond it they wait until it is the
 //! connection's turn: deficit round robin, as on the event loop (`shard::scheduler`).
 //!
 //! A connection that is alone waits for its turn too, but only until the runtime has
@@ -26,13 +26,7 @@ use std::time::Duration;
 
 use pin_project_lite::pin_project;
 
-use crate::shard::{Clock, QUANTUM};
-
-const QUANTUM_NANOS: u32 = QUANTUM.as_nanos() as u32;
-
-/// Most that a connection can owe: a task that has blocked its thread for long, which may
-/// have been the operating system's doing, must not shut out its connection for long.
-const MOST_OWED: u32 = 8 * QUANTUM_NANOS;
+use crate::shard::{Clock, MAX_OWED, QUANTUM_NANOS};
 
 /// Connections that are passed over, because they still owe, before the runtime gets to do
 /// something else.
@@ -229,7 +223,7 @@ impl Account {
         let round = self.turns.round.load(Ordering::Relaxed);
         let charged = |packed| {
             let Owed { nanos, round } = Owed::unpack(packed).in_round(round);
-            let nanos = nanos.saturating_add(used).min(MOST_OWED);
+            let nanos = nanos.saturating_add(used).min(MAX_OWED);
             Some(Owed { nanos, round }.pack())
         };
         let _ = self
@@ -384,7 +378,7 @@ mod tests {
     /// What each poll takes.
     const POLL: Duration = Duration::from_micros(30);
 
-    const POLLS: usize = (QUANTUM.as_nanos() / POLL.as_nanos()) as usize;
+    const POLLS: usize = (QUANTUM_NANOS as u128 / POLL.as_nanos()) as usize;
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread()
@@ -442,9 +436,14 @@ mod tests {
             let many = spawn(&Account::new(turns.clone()), 100, 1_000);
             let few = spawn(&Account::new(turns.clone()), 2, 100_000);
             let one = spawn(&Account::new(turns), 1, 100_000);
-            while one.load(Ordering::Relaxed) < 5_000 {
+            for _ in 0..1_000_000 {
+                if one.load(Ordering::Relaxed) >= 5_000 {
+                    break;
+                }
                 tokio::task::yield_now().await;
             }
+            let polls = one.load(Ordering::Relaxed);
+            assert!(polls >= 5_000, "{polls} polls");
             for other in [many, few] {
                 let polls = other.load(Ordering::Relaxed);
                 assert!(polls.abs_diff(5_000) <= 2 * POLLS, "{polls} polls");
@@ -489,9 +488,13 @@ mod tests {
         // It ends with a task that gives out turns, and never will.
         ended.block_on(async {
             let _ = spawn(&account, 2, 2 * POLLS);
-            while lock(&turns.queue).waiting.is_empty() {
+            for _ in 0..1_000 {
                 tokio::task::yield_now().await;
+                if !lock(&turns.queue).waiting.is_empty() {
+                    return;
+                }
             }
+            panic!("no connection waits");
         });
         let runtime = runtime();
         let waiting = runtime.spawn(InTurn::new(account.clone(), async {}));

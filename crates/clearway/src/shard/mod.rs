@@ -57,7 +57,7 @@ pub(crate) use self::eviction::Activity;
 pub use self::link::Fault;
 pub use self::link::ShardCounters;
 pub(crate) use self::link::ShardLink;
-pub(crate) use self::scheduler::QUANTUM;
+pub(crate) use self::scheduler::{MAX_OWED, QUANTUM_NANOS};
 
 /// A shard's socket as a file descriptor, for the runtime.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use clearway_quic::endpoint::ConnectionHandle;
 
 /// Time that a connection may use in each round: enough for ten small requests or a handshake.
-pub(crate) const QUANTUM: Duration = Duration::from_micros(300);
+pub(super) const QUANTUM: Duration = Duration::from_micros(300);
 
 /// Bytes of stream data that pay for a microsecond. Even a slow processor transfers several
 /// times as much.
@@ -28,9 +28,10 @@ const FIXED_PART: u32 = 8;
 
 /// Most that a connection can owe, in nanoseconds: it must recover soon from a single long
 /// turn, which the operating system may have caused.
-const MAX_OWED: u32 = 8 * QUANTUM_NANOS;
+pub(crate) const MAX_OWED: u32 = 8 * QUANTUM_NANOS;
 
-const QUANTUM_NANOS: u32 = QUANTUM.as_nanos() as u32;
+/// [`QUANTUM`] in nanoseconds.
+pub(crate) const QUANTUM_NANOS: u32 = QUANTUM.as_nanos() as u32;
 
 /// How much of the loop's time a connection has used, and whether it waits for a turn.
 #[derive(Clone, Copy, Debug, Default)]
