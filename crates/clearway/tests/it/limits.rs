@@ -71,6 +71,10 @@ fn is_limit(error: &ConnectError) -> bool {
     error.to_string().contains("too many connections")
 }
 
+fn is_eviction(error: &ConnectError) -> bool {
+    error.to_string().contains("closed while idle")
+}
+
 /// After the answer, the shard knows that the handshake is complete.
 async fn ask(connection: &Connection) {
     let (mut send, mut recv) = connection.open_bi().await.unwrap();
@@ -149,20 +153,26 @@ async fn connections_of_a_failed_shard_take_no_places_after_its_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_connections_of_other_shards_are_evicted_for_new_clients() {
     let server = serve(Duration::ZERO, |limits| limits.connections = 8);
-    let mut connected = Vec::new();
+    let mut clients = Vec::new();
+    let mut connected = 0;
     for _ in 0..ATTEMPTS {
         let client = client();
         match client.connect(server.local_addr(), "localhost").await {
             // It is idle, and may be evicted next.
-            Ok(connection) => connected.push((client, connection)),
+            Ok(connection) => {
+                connected += 1;
+                clients.push((client, connection));
+            }
+            // It was evicted before its client was told that it is connected.
+            Err(error) if is_eviction(&error) => connected += 1,
             Err(error) => assert!(is_limit(&error), "{error}"),
         }
         assert!(server.open_connections() <= 8);
-        if connected.len() == 40 {
+        if connected == 40 {
             break;
         }
     }
-    assert_eq!(connected.len(), 40);
+    assert_eq!(connected, 40);
     let counters = server.counters();
     let evicted: u64 = counters.iter().map(|c| c.evicted_for_new_clients).sum();
     assert!(evicted >= 32, "{evicted}");
