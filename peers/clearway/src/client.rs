@@ -53,7 +53,9 @@ impl Client {
     /// A client without a connection: the one there is, if connections follow one another.
     fn http(&self) -> Result<http3::Client> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let one_by_one = !self.options.handshakes && self.options.idle.is_none();
+        let one_by_one = self.options.connections == 1
+            && !self.options.handshakes
+            && self.options.idle.is_none();
         if one_by_one && let Some(client) = clients.first() {
             return Ok(client.clone());
         }
@@ -126,7 +128,7 @@ impl Stack for Client {
             connection: Arc::default(),
             start,
         };
-        if self.options.handshakes || self.options.idle.is_some() {
+        if self.options.handshakes || self.options.idle.is_some() || self.options.connections > 1 {
             // A client connects when it is first asked for something.
             visit.get(&format!("{}/0", visit.origin)).await?;
         }

@@ -14,11 +14,11 @@ use std::{
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use clearway::{
-    Connection, Endpoint, EndpointBuilder, ServerConfig,
+    Connection, Endpoint, EndpointBuilder, ServerConfig, TransportConfig,
     http::{self as http3, BoxError},
 };
 use contract::{
-    options::Serve,
+    options::{STREAMS, Serve},
     pattern::{self, HEADER, pattern},
     report::{Closed, announce},
 };
@@ -36,7 +36,8 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
     pattern::prepare();
     let config = ServerConfig::with_identity(read(&options.cert)?, read(&options.key)?)?
         .always_retry(options.retry)
-        .early_data(options.zero_rtt);
+        .early_data(options.zero_rtt)
+        .transport(transport());
     if options.raw {
         return raw(&options, config).await;
     }
@@ -46,6 +47,13 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
     announce(server.local_addr())?;
     server.serve(Pages::new(options.json)).await?;
     Ok(())
+}
+
+/// The defaults, with the streams that all peers allow.
+fn transport() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport.streams.max_bidi_streams = STREAMS.into();
+    transport
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

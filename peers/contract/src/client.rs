@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
+use tokio::task::JoinSet;
 
 use crate::{
     Session, Stack, Start, load,
@@ -33,7 +34,7 @@ pub async fn run<S: Stack>(options: Get) -> Result<()> {
                 ..Run::default()
             }
         }
-        _ => visits(&*stack, &options).await?,
+        _ => visits(&stack, &options).await?,
     };
     stack.quiet().await;
     run.peer = S::PEER;
@@ -42,7 +43,11 @@ pub async fn run<S: Stack>(options: Get) -> Result<()> {
 }
 
 /// Makes all requested connections.
-async fn visits<S: Stack>(stack: &S, options: &Get) -> Result<Run> {
+async fn visits<S: Stack>(stack: &Arc<S>, options: &Get) -> Result<Run> {
+    if options.connections > 1 {
+        return side_by_side(stack, options).await;
+    }
+    let stack = &**stack;
     let (first, facts) = visit(stack, options, Start::Complete).await?;
     if !options.remembers() {
         return Ok(report(first, facts, options));
@@ -54,6 +59,27 @@ async fn visits<S: Stack>(stack: &S, options: &Get) -> Result<Run> {
     };
     let (second, facts) = visit(stack, options, start).await?;
     Ok(report(first.plus(second), facts, options))
+}
+
+/// Makes many connections that transfer at the same time, for as long as is requested.
+async fn side_by_side<S: Stack>(stack: &Arc<S>, options: &Get) -> Result<Run> {
+    let mut sessions = Vec::new();
+    for _ in 0..options.connections {
+        sessions.push(stack.connect(Start::Complete).await.context("connecting")?);
+    }
+    let mut transfers = JoinSet::new();
+    for session in sessions.clone() {
+        let transfer = Transfer::new(options, session);
+        transfers.spawn(async move { transfer.run().await });
+    }
+    let mut all = Moved::default();
+    while let Some(moved) = transfers.join_next().await {
+        all = all.beside(moved??);
+    }
+    for session in sessions {
+        session.close(true);
+    }
+    Ok(report(all, Facts::default(), options))
 }
 
 /// Makes a connection and its transfer. Requests in rejected early data are repeated on another
@@ -76,7 +102,7 @@ async fn visit<S: Stack>(stack: &S, options: &Get, start: Start) -> Result<(Move
     Ok((moved?, facts))
 }
 
-fn report(moved: Moved, facts: Facts, options: &Get) -> Run {
+fn report(mut moved: Moved, facts: Facts, options: &Get) -> Run {
     Run {
         bytes: moved.bytes,
         requests: moved.requests,
@@ -86,6 +112,8 @@ fn report(moved: Moved, facts: Facts, options: &Get) -> Run {
         retried: facts.retried,
         key_updates: facts.key_updates,
         trailers_seen: moved.trailers,
+        p50_us: moved.percentile(0.5),
+        p99_us: moved.percentile(0.99),
         ..Run::default()
     }
 }

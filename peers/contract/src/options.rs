@@ -59,6 +59,9 @@ pub struct Serve {
     pub tuning: Tuning,
 }
 
+/// Streams that a server lets a client have open at once.
+pub const STREAMS: u32 = 1_000;
+
 /// Options of a client.
 #[derive(Debug, Clone, Args)]
 pub struct Get {
@@ -83,6 +86,9 @@ pub struct Get {
     /// in a timed run, 1]
     #[arg(long)]
     pub parallel: Option<u64>,
+    /// Connections that share the requests under way, in a timed run
+    #[arg(long, default_value_t = 1, requires = "seconds", conflicts_with = "handshakes")]
+    pub connections: u64,
     /// Bytes to upload per request; with HTTP/3 they are echoed, followed by their sum
     #[arg(long, default_value_t = 0)]
     pub post: u64,
@@ -130,6 +136,11 @@ impl Get {
             );
         }
         ensure!(
+            self.connections > 0 && self.connections <= self.lanes().max(1),
+            "invalid value '{}' for --connections: must be between 1 and --parallel",
+            self.connections
+        );
+        ensure!(
             self.raw || self.post == 0 || self.bytes.is_none(),
             "--bytes cannot be used with --post: the response is as long as the upload"
         );
@@ -167,7 +178,7 @@ impl Get {
         self.seconds.map_or(self.requests, |_| u64::MAX)
     }
 
-    /// Returns how many requests are open at once.
+    /// Returns how many requests are open at once, on all connections.
     #[must_use]
     pub fn lanes(&self) -> u64 {
         let default = if self.seconds.is_some() {

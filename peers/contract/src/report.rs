@@ -46,6 +46,10 @@ pub struct Run {
     pub key_updates: Option<u64>,
     /// Responses with the right sum in their trailers.
     pub trailers_seen: u64,
+    /// The time within which half of the requests of a timed run were completed, in microseconds.
+    pub p50_us: Option<f64>,
+    /// The same for 99 of 100.
+    pub p99_us: Option<f64>,
 }
 
 impl Run {

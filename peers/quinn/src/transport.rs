@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
+use contract::options::STREAMS;
 use quinn::{
     Endpoint, EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TokioRuntime, TransportConfig,
     VarInt,
@@ -54,6 +55,7 @@ impl Transport {
         discovery.upper_bound(self.payload);
         let mut config = TransportConfig::default();
         config.mtu_discovery_config(Some(discovery));
+        config.max_concurrent_bidi_streams(STREAMS.into());
         let idle = VarInt::from_u32(self.idle * 1000);
         config.max_idle_timeout(Some(IdleTimeout::from(idle)));
         if let Some(window) = self.window {
