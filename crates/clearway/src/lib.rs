@@ -135,6 +135,7 @@ pub mod http;
 mod log_limit;
 mod panic;
 mod shard;
+mod slice;
 mod stream;
 
 pub use application::Application;

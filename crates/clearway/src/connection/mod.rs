@@ -23,11 +23,13 @@ pub(crate) use self::shared::Stage;
 #[cfg(feature = "testing")]
 pub use self::shared::Stage;
 pub(crate) use self::shared::{ConnectionRef, ConnectionShared};
-pub(crate) use self::state::{SendEnd, SendSlot, State};
+use self::state::Accepted;
+pub(crate) use self::state::{EventSlice, SendEnd, State};
 use self::wakeups::available;
 pub(crate) use self::wakeups::{Signal, Wakeups};
 use crate::error::SendDatagramError;
 use crate::http::turns::Turns;
+use crate::slice::requeue;
 use crate::stream::{RecvStream, SendStream};
 
 /// The bit of a connection's number above which restarts of its shard are counted; below are
@@ -145,16 +147,16 @@ impl Connection {
             Directionality::Bidirectional => Signal::OpenedBi,
             Directionality::Unidirectional => Signal::OpenedUni,
         };
-        let attempt = |state: &mut State| match state.quic.accept(directionality) {
-            Some(id) => {
-                if directionality == Directionality::Bidirectional {
-                    state.sends.insert(id, SendSlot::default());
-                }
-                Some(Ok(id))
+        loop {
+            let attempt = |state: &mut State| match state.accept(directionality) {
+                Accepted::None => state.error.as_deref().cloned().map(Err),
+                accepted => Some(Ok(accepted)),
+            };
+            match self.shared.wait_for(signal, attempt).await? {
+                Accepted::Stream(id) => return Ok(id),
+                Accepted::Later | Accepted::None => requeue().await,
             }
-            None => state.error.as_deref().cloned().map(Err),
-        };
-        self.shared.wait_for(signal, attempt).await
+        }
     }
 
     /// Sends an unreliable datagram (RFC 9221).
@@ -219,7 +221,8 @@ impl Connection {
         let mut wakeups = Wakeups::default();
         self.shared.call(|state| {
             state.quic.close(now, code, reason.as_ref());
-            state.dispatch(&self.shared.link, now, &mut wakeups);
+            let all = &mut EventSlice::unlimited();
+            state.dispatch(&self.shared.link, now, &mut wakeups, all);
         });
         wakeups.fire(&self.shared);
         self.shared.mark_dirty();

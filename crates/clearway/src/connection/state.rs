@@ -15,6 +15,7 @@ use crate::http::layer::{HttpLayer, HttpView};
 use crate::http::requests::ArrivedRequest;
 use crate::log_limit;
 use crate::shard::{Activity, ShardLink};
+use crate::slice::slice_of;
 
 /// The minimum charged for a connection, in bytes: an idle one holds 8.2 KiB, or 11.2 KiB over
 /// HTTP/3; tables, tasks and the allocator take the rest.
@@ -48,6 +49,57 @@ pub(crate) struct SendSlot {
     pub(crate) detached: bool,
 }
 
+/// The result of accepting a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Accepted {
+    Stream(StreamId),
+    /// There is one, but what was accepted before gets its turn first.
+    Later,
+    None,
+}
+
+/// How many events of a connection's streams are dispatched in one turn of the event loop.
+#[derive(Debug, Default)]
+pub(crate) struct EventSlice {
+    /// `None` before the first dispatch.
+    left: Option<usize>,
+}
+
+impl EventSlice {
+    /// A slice without a limit.
+    pub(crate) fn unlimited() -> Self {
+        Self {
+            left: Some(usize::MAX),
+        }
+    }
+
+    /// Whether events were left for the next turn.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.left == Some(0)
+    }
+
+    fn has_room(&mut self, state: &State) -> bool {
+        let left = self.left.get_or_insert_with(|| {
+            // Requests are taken in slices anyway.
+            if state.http.is_some() && state.quic.role() == Role::Server {
+                usize::MAX
+            } else {
+                slice_of(state.quic.open_streams())
+            }
+        });
+        *left > 0
+    }
+
+    /// Counts an event that may wake a task.
+    fn count(&mut self, event: &Event) {
+        if let Event::Stream(StreamEvent::Readable(_) | StreamEvent::Writable(_)) = event
+            && let Some(left) = &mut self.left
+        {
+            *left = left.saturating_sub(1);
+        }
+    }
+}
+
 /// The state of a connection, under its lock.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -63,6 +115,9 @@ pub(crate) struct State {
     http: Option<Box<HttpLayer>>,
     /// All handles were dropped.
     pub(super) orphaned: bool,
+    /// How many streams may be accepted before other tasks run: one more than are left of the
+    /// [slice](slice_of), or 0 before it begins.
+    accepts_left: u8,
     /// Tasks that were woken to open a stream and have not yet, by directionality.
     openers_woken: OpenersWoken,
     /// The bytes of the transport's buffers that are charged.
@@ -102,6 +157,7 @@ impl State {
             readers: FxHashMap::default(),
             http,
             orphaned: false,
+            accepts_left: 0,
             openers_woken: OpenersWoken::default(),
             buffered: 0,
             buffer_limit: BufferLimit::Configured,
@@ -129,9 +185,19 @@ impl State {
         }
     }
 
-    /// Dispatches the connection's events to the tasks that wait for them.
-    pub(crate) fn dispatch(&mut self, link: &ShardLink, now: Instant, wakeups: &mut Wakeups) {
-        while let Some(event) = self.quic.poll_event() {
+    /// Dispatches the connection's events to the tasks that wait for them: all of them, or those
+    /// of streams only until the slice is used up.
+    pub(crate) fn dispatch(
+        &mut self,
+        link: &ShardLink,
+        now: Instant,
+        wakeups: &mut Wakeups,
+        slice: &mut EventSlice,
+    ) {
+        while slice.has_room(self)
+            && let Some(event) = self.quic.poll_event()
+        {
+            slice.count(&event);
             if let Some(http) = &mut self.http {
                 http.on_event(&mut self.quic, &event);
             }
@@ -197,6 +263,29 @@ impl State {
             StreamEvent::Finished(id) => self.end_send(id, SendEnd::Delivered, wakeups),
             StreamEvent::Stopped { id, code } => self.end_send(id, SendEnd::Stopped(code), wakeups),
         }
+    }
+
+    /// Accepts a stream that the peer opened.
+    pub(super) fn accept(&mut self, directionality: Directionality) -> Accepted {
+        if self.accepts_left == 1 {
+            self.accepts_left = 0;
+            if self.quic.acceptable(directionality) > 0 {
+                return Accepted::Later;
+            }
+        }
+        if self.accepts_left == 0 {
+            let slice = slice_of(self.quic.open_streams());
+            self.accepts_left = u8::try_from(slice).unwrap_or(u8::MAX).saturating_add(1);
+        }
+        let Some(id) = self.quic.accept(directionality) else {
+            self.accepts_left = 0;
+            return Accepted::None;
+        };
+        self.accepts_left = self.accepts_left.saturating_sub(1);
+        if directionality == Directionality::Bidirectional {
+            self.sends.insert(id, SendSlot::default());
+        }
+        Accepted::Stream(id)
     }
 
     /// Returns how many tasks to wake for the streams that can be opened. They are woken
@@ -292,10 +381,12 @@ impl State {
         })
     }
 
-    /// Takes HTTP requests that have arrived, at most `most`.
-    pub(crate) fn take_requests(&mut self, most: usize) -> VecDeque<ArrivedRequest> {
+    /// Takes a [slice](slice_of) of the HTTP requests that have arrived.
+    pub(crate) fn take_requests(&mut self) -> VecDeque<ArrivedRequest> {
         let http = self.http.as_deref_mut();
-        http.map(|http| http.take_arrived(most)).unwrap_or_default()
+        let slice = slice_of(self.quic.open_streams());
+        http.map(|http| http.take_arrived(slice))
+            .unwrap_or_default()
     }
 
     /// Whether no HTTP request is in progress or undelivered.

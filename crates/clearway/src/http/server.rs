@@ -24,6 +24,7 @@ use crate::connection::{Connection, ConnectionRef, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
 use crate::error::{BuildError, EndpointError};
 use crate::panic::catch;
+use crate::slice::requeue;
 
 /// An HTTP/3 server: [`bind`](Self::bind), then [`serve`](Self::serve) a tower
 /// service such as an axum router. Clones are the same server.
@@ -38,10 +39,6 @@ pub struct Server {
 /// something and hold some kilobytes, so that this is some ten megabytes; one connection
 /// has 100 at most by default.
 const MAX_REQUESTS: usize = 10_000;
-
-/// Requests of one connection that are begun before the runtime's other tasks get their
-/// turn, so that a client with a hundred of them does not hold up one with a single one.
-const REQUESTS_PER_TURN: usize = 4;
 
 /// What else a server may be told: [`Server::builder`].
 #[derive(Debug)]
@@ -225,7 +222,7 @@ async fn serve_connection<S, B>(
             let more = arrived.more;
             account.work(|| begin(&state, &connection, &service, &account, arrived));
             if more {
-                tokio::task::yield_now().await;
+                requeue().await;
             }
         }
     }
@@ -257,7 +254,7 @@ async fn wind_up<S, B>(
         let more = arrived.more;
         account.work(|| begin(&state, &connection, &service, &account, arrived));
         if more {
-            tokio::task::yield_now().await;
+            requeue().await;
         }
     }
 }
@@ -323,7 +320,7 @@ async fn drain(connection: &Connection) {
 /// The requests that have arrived, at least one; `None` after the last.
 fn next_requests(shared: &ConnectionRef) -> impl Future<Output = Option<ArrivedRequests>> + Send {
     shared.wait_for(Signal::Requests, |state| {
-        let requests = state.take_requests(REQUESTS_PER_TURN);
+        let requests = state.take_requests();
         if !requests.is_empty() {
             let (all, more) = state.http_view().map_or((0, false), |view| {
                 (view.layer.held(), view.layer.has_arrived())

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use clearway_quic::Instant;
 use clearway_udp::DatagramSocket;
 use tokio::io::Interest;
 
@@ -15,6 +17,11 @@ use super::{AsyncSocket, watch_socket};
 use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
+use crate::slice::requeue;
+
+/// How long turns follow each other before the runtime looks at the socket again, which is a
+/// system call. Short beside the time that a full receive buffer lasts.
+const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
 /// The event loop of one shard.
 pub(crate) struct Driver {
@@ -25,6 +32,8 @@ pub(crate) struct Driver {
     /// Swapped with the inbox's list, so that neither is allocated again.
     dirty: Vec<clearway_quic::endpoint::ConnectionHandle>,
     outcome: Outcome,
+    /// When the runtime last looked at the socket while there was more to do.
+    looked: Instant,
 }
 
 /// How the event loop ended.
@@ -67,6 +76,7 @@ impl Driver {
             abandoned: false,
             dirty: Vec::new(),
             outcome: Outcome::Running,
+            looked: Instant::ZERO,
         }
     }
 
@@ -79,12 +89,23 @@ impl Driver {
     pub(super) async fn until_done(&mut self) -> Result<(), EndpointError> {
         loop {
             match catch(|| self.turn()) {
-                Ok(Ok(true)) => tokio::task::yield_now().await,
+                Ok(Ok(true)) => self.go_on().await,
                 Ok(Ok(false)) if self.abandoned && self.shard.is_empty() => return Ok(()),
                 Ok(Ok(false)) => self.wait().await,
                 Ok(Err(error)) => return Err(error),
                 Err(panic) => return Err(EndpointError::Panicked(panic)),
             }
+        }
+    }
+
+    /// Lets other tasks run, and now and then the runtime look at the socket.
+    async fn go_on(&mut self) {
+        let now = self.shard.link.clock.now();
+        if now.saturating_since(self.looked) < LOOK_INTERVAL {
+            requeue().await;
+        } else {
+            self.looked = now;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -120,7 +141,7 @@ impl Driver {
 
     /// Takes the work that handles and other shards have left in the inbox. Returns the
     /// forwarded datagrams.
-    fn take_inbox(&mut self, now: clearway_quic::Instant) -> Strays {
+    fn take_inbox(&mut self, now: Instant) -> Strays {
         let mut strays = Strays::default();
         let link = self.shard.link.clone();
         let mut inbox = link.inbox();

@@ -16,7 +16,7 @@ use super::link::count;
 use super::scheduler::{Due, QUANTUM};
 use super::strays::QueuedDatagram;
 use super::transmitter::{SendOutcome, send_datagram};
-use crate::connection::{ConnectionRef, ConnectionShared, Stage, State};
+use crate::connection::{ConnectionRef, ConnectionShared, EventSlice, Stage, State};
 use crate::panic::catch;
 
 /// Trains that one connection may send in a turn.
@@ -204,9 +204,10 @@ impl Connections {
 
     /// Dispatches the connection's events, sends its trains and sets its deadline.
     fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
+        let slice = &mut EventSlice::default();
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
-            let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, now));
+            let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, slice, now));
             self.wakeups.fire(shared);
             match step {
                 Ok(Step::Send(train)) => {
@@ -221,6 +222,9 @@ impl Connections {
                 }
                 Ok(Step::Done(summary)) => {
                     self.finish_turn(shared, &summary);
+                    if slice.is_used_up() {
+                        self.mark_ready(shared.handle);
+                    }
                     return Ok(TurnOutcome::Done);
                 }
                 Err(_) => return Ok(TurnOutcome::Gone),
@@ -237,8 +241,14 @@ impl Connections {
     }
 
     /// Takes one step of a turn, under the connection's lock.
-    fn step(&mut self, shared: &ConnectionShared, state: &mut State, now: Instant) -> Step {
-        state.dispatch(&self.link, now, &mut self.wakeups);
+    fn step(
+        &mut self,
+        shared: &ConnectionShared,
+        state: &mut State,
+        slice: &mut EventSlice,
+        now: Instant,
+    ) -> Step {
+        state.dispatch(&self.link, now, &mut self.wakeups, slice);
         if self.transmitter.is_blocked() {
             if state.quic.is_transmit_due() {
                 state.quic.on_scheduling_limited(now);
@@ -252,7 +262,7 @@ impl Connections {
         {
             Some(train) => Step::Send(train),
             None => {
-                state.dispatch(&self.link, now, &mut self.wakeups);
+                state.dispatch(&self.link, now, &mut self.wakeups, slice);
                 Step::Done(self.settle(shared, state, now))
             }
         }

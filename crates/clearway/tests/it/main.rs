@@ -20,4 +20,5 @@ mod panics;
 mod qlog;
 mod serving;
 mod socket_errors;
+mod slices;
 mod streams;

@@ -147,6 +147,12 @@ impl Connection {
         self.frames.streams.accept(directionality)
     }
 
+    /// Returns how many streams that the peer opened wait for [`accept`](Self::accept).
+    #[must_use]
+    pub fn acceptable(&self, directionality: Directionality) -> u64 {
+        self.frames.streams.acceptable(directionality)
+    }
+
     /// Writes as much of `data` as the send buffer has room for. Returns the number of
     /// bytes written.
     ///

@@ -43,6 +43,13 @@ impl Streams {
         Some(StreamId::new(self.role.peer(), dir, index))
     }
 
+    /// Returns how many streams that the peer opened wait for [`accept`](Self::accept).
+    #[must_use]
+    pub fn acceptable(&self, dir: Directionality) -> u64 {
+        let remote = &self.remote[dir];
+        remote.opened.saturating_sub(remote.accepted)
+    }
+
     /// Copies the front of `data` into the send buffer and returns the number of bytes, at least
     /// one unless `data` is empty.
     ///
