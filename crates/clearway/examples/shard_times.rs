@@ -63,7 +63,6 @@ async fn serve_on(shards: usize) -> Result<(), Box<dyn Error>> {
     let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
     let server = Server::builder("127.0.0.1:0".parse()?, config)
         .shards(shards)
-        .handlers_on_shards()
         .build()?;
     println!("{}", server.local_addr().port());
     server

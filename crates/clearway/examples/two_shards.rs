@@ -1,5 +1,5 @@
 //! One server on two threads, each with its own socket on the same address. A connection
-//! belongs to one of them, and with `handlers_on_shards` its requests are answered there too.
+//! belongs to one of them, and its requests are answered there too.
 //!
 //! `cargo run --example two_shards`
 
@@ -24,7 +24,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())?;
     let server = Server::builder("127.0.0.1:0".parse()?, config)
         .shards(2)
-        .handlers_on_shards()
         .build()?;
     let url = format!("https://localhost:{}/", server.local_addr().port());
     let serving = tokio::spawn({

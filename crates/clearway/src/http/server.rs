@@ -32,7 +32,7 @@ use crate::slice::requeue;
 pub struct Server {
     endpoint: Endpoint,
     state: Arc<ServerState>,
-    on_shards: bool,
+    on_caller_runtime: bool,
 }
 
 /// Requests under way at once, over all connections, unless configured. Most wait for
@@ -47,12 +47,11 @@ pub struct ServerBuilder {
     endpoint: EndpointBuilder,
     http: clearway_http3::Config,
     max_requests: usize,
-    on_shards: bool,
+    on_caller_runtime: bool,
 }
 
 impl Server {
-    /// A server on this address, with one shard and handlers on the caller's
-    /// runtime.
+    /// A server on this address with one shard, on whose thread the handlers run.
     ///
     /// # Errors
     /// If the address is taken, or the certificate does not fit its key.
@@ -66,7 +65,7 @@ impl Server {
             endpoint: Endpoint::builder(address).server(config.alpn([ALPN])),
             http: clearway_http3::Config::default(),
             max_requests: MAX_REQUESTS,
-            on_shards: false,
+            on_caller_runtime: false,
         }
     }
 
@@ -112,7 +111,9 @@ impl Server {
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
         while let Some(connection) = self.endpoint.accept().await? {
-            let shard = connection.shard_runtime().filter(|_| self.on_shards);
+            let shard = connection
+                .shard_runtime()
+                .filter(|_| !self.on_caller_runtime);
             let (runtime, turns) = match shard {
                 Some(shard) => (shard.clone(), connection.shard_turns()),
                 None => (tokio::runtime::Handle::current(), &self.state.turns),
@@ -149,11 +150,15 @@ impl ServerBuilder {
         self
     }
 
-    /// Run handlers on their connection's shard rather than on the caller's
-    /// runtime. It saves a change of thread for each request; a handler that
-    /// computes for long holds up every connection of its shard.
-    pub fn handlers_on_shards(mut self) -> Self {
-        self.on_shards = true;
+    /// Runs handlers on the runtime that calls [`serve`](Server::serve) rather than on the
+    /// thread of their connection's shard.
+    ///
+    /// On the shard, a request needs no change of thread, which doubles the rate of short
+    /// requests. But a handler that computes for long (more than some 100 µs) then delays every
+    /// connection of its shard, and `tokio::task::block_in_place` panics there. Handlers like
+    /// that belong on a runtime with several threads, or use `tokio::task::spawn_blocking`.
+    pub fn handlers_on_caller_runtime(mut self) -> Self {
+        self.on_caller_runtime = true;
         self
     }
 
@@ -192,7 +197,7 @@ impl ServerBuilder {
         Ok(Server {
             endpoint: self.endpoint.http(Arc::new(self.http)).build()?,
             state: Arc::new(ServerState::new(self.max_requests)),
-            on_shards: self.on_shards,
+            on_caller_runtime: self.on_caller_runtime,
         })
     }
 }

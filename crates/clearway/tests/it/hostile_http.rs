@@ -617,7 +617,8 @@ fn request_cancelled_before_dispatch_never_reaches_a_handler() {
         .unwrap();
     let (begun, mut hears) = unbounded_channel();
     let alive = Alive::default();
-    let server = there.block_on(async { serve(builder(), endless(&alive, begun)) });
+    let builder = builder().handlers_on_caller_runtime();
+    let server = there.block_on(async { serve(builder, endless(&alive, begun)) });
     let forger = here.block_on(async {
         let forger = Forger::new(&server).await;
         let first = forger.whole(GET).await;

@@ -286,7 +286,6 @@ async fn shutdown_finishes_running_requests_and_accepts_no_new_ones() {
 async fn handlers_run_on_two_shards() {
     let server = Server::builder(LOOPBACK, server_config())
         .shards(2)
-        .handlers_on_shards()
         .build()
         .unwrap();
     let name = async || std::thread::current().name().map(str::to_owned).unwrap();
@@ -297,6 +296,19 @@ async fn handlers_run_on_two_shards() {
         seen.insert(response.body_mut().text(LIMIT).await.unwrap());
     }
     assert_eq!(Vec::from_iter(seen), ["clearway-0", "clearway-1"]);
+}
+
+#[tokio::test]
+async fn handlers_run_on_the_caller_runtime_if_configured() {
+    let server = Server::builder(LOOPBACK, server_config())
+        .handlers_on_caller_runtime()
+        .build()
+        .unwrap();
+    let name = async || std::thread::current().name().map(str::to_owned).unwrap();
+    let (_server, url) = start(server, Router::new().route("/", get(name)));
+    let mut response = client().get(&url).await.unwrap();
+    let answered_on = response.body_mut().text(LIMIT).await.unwrap();
+    assert_eq!(Some(answered_on.as_str()), std::thread::current().name());
 }
 
 #[tokio::test]

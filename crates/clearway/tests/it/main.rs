@@ -19,6 +19,6 @@ mod limits;
 mod panics;
 mod qlog;
 mod serving;
-mod socket_errors;
 mod slices;
+mod socket_errors;
 mod streams;

@@ -42,7 +42,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(handler_threads())
         .max_blocking_threads(THREADS)
-        .on_thread_start(priority::of_handler_thread)
+        .on_thread_start(priority::of_runtime_thread)
         .enable_all()
         .build()?;
     let outcome = runtime.block_on(serve(args));

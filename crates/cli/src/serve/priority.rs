@@ -1,7 +1,8 @@
 //! Priorities of the server's threads on a shared processor.
 //!
-//! Event loops come first: their work is short and keeps every connection alive. Then come
-//! the threads of handlers, then those of disk operations. There may be more of these than
+//! Event loops come first: their work is short, keeps every connection alive and answers
+//! requests. Then come the runtime's threads, which hand new connections over, then those of
+//! disk operations. There may be more of these than
 //! processors: with equal priority, an event loop would get one time slice of many, and
 //! whatever arrives for it would wait for all the others. With idle processors the
 //! priorities have no effect.
@@ -10,11 +11,11 @@ use std::cell::Cell;
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// How much lower the priority of handlers is than that of event loops, as in nice(2): they get
-/// a third of the processor time when there is not enough.
-const HANDLERS: i32 = 5;
+/// How much lower the priority of the runtime's threads is than that of event loops, as in
+/// nice(2): they get a third of the processor time when there is not enough.
+const RUNTIME: i32 = 5;
 
-/// How much lower the priority of disk operations is than that of handlers.
+/// How much lower the priority of disk operations is than that of the runtime.
 const DISKS: i32 = 5;
 
 thread_local! {
@@ -22,12 +23,12 @@ thread_local! {
     static FOR_DISKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets the priority of a thread that runs handlers, or disk operations later.
-pub(super) fn of_handler_thread() {
-    lower_by(HANDLERS);
+/// Sets the priority of a thread of the runtime, which may run disk operations later.
+pub(super) fn of_runtime_thread() {
+    lower_by(RUNTIME);
 }
 
-/// Lowers the priority of a handler's thread to that of disk operations.
+/// Lowers the priority of a thread of the runtime to that of disk operations.
 pub(super) fn of_disk_thread() {
     if !FOR_DISKS.replace(true) {
         lower_by(DISKS);
