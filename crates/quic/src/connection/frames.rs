@@ -13,7 +13,7 @@ use crate::ack::AckFrequency;
 use crate::cid::NewCid;
 use crate::count::Count;
 use crate::error::ConnectionError;
-use crate::error::TransportError;
+use crate::error::{Code, TransportError};
 use crate::wire::Frame;
 use crate::wire::frame::Ack;
 
@@ -148,19 +148,21 @@ impl Connection {
                 ack_eliciting_threshold,
                 request_max_ack_delay,
                 reordering_threshold,
-            } => self
-                .frames
-                .spaces
-                .get_mut(Space::Data)
-                .ack
-                .on_ack_frequency(AckFrequency {
-                    sequence,
-                    ack_eliciting_threshold,
-                    max_ack_delay_us: request_max_ack_delay,
-                    reordering_threshold,
-                })
-                .map(|_| ()),
+            } => {
+                self.check_ack_frequency_offered()?;
+                let space = self.frames.spaces.get_mut(Space::Data);
+                space
+                    .ack
+                    .on_ack_frequency(AckFrequency {
+                        sequence,
+                        ack_eliciting_threshold,
+                        max_ack_delay_us: request_max_ack_delay,
+                        reordering_threshold,
+                    })
+                    .map(|_| ())
+            }
             Frame::ImmediateAck => {
+                self.check_ack_frequency_offered()?;
                 let space = self.frames.spaces.get_mut(Space::Data);
                 space.ack.on_immediate_ack();
                 Ok(())
@@ -196,6 +198,21 @@ impl Connection {
         };
         self.work
             .charge_or_refill(now, units, self.config.unproductive_work, useful)
+    }
+
+    /// Checks that the peer may send frames of the ACK frequency extension.
+    ///
+    /// # Errors
+    /// FRAME_ENCODING_ERROR unless our transport parameters have `min_ack_delay`
+    /// (draft-ietf-quic-ack-frequency §3): the types are unknown then (RFC 9000 §12.4).
+    fn check_ack_frequency_offered(&self) -> Result<(), TransportError> {
+        if self.config.ack_frequency {
+            return Ok(());
+        }
+        Err(TransportError::new(
+            Code::FRAME_ENCODING_ERROR,
+            "ACK_FREQUENCY or IMMEDIATE_ACK frame without our min_ack_delay",
+        ))
     }
 
     fn on_handshake_done(&mut self, now: Instant) {

@@ -60,7 +60,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Installs a server's 0-RTT keys, which exist once TLS has read the ClientHello.
+    /// Installs a server's 0-RTT keys, which exist once TLS has read the ClientHello. If there
+    /// are none by then, 0-RTT packets that arrived before it are dropped (RFC 9001 §5.7).
     fn install_zero_rtt_keys(&mut self) {
         if self.role == Role::Server
             && self.lifecycle.handshake == HandshakeState::Running
@@ -68,6 +69,10 @@ impl Connection {
             && let Some(session) = &self.tls.session
         {
             self.keys.zero_rtt = session.early_keys();
+            // The Handshake keys follow from the ClientHello.
+            if self.keys.zero_rtt.is_none() && self.keys.handshake.is_some() {
+                self.keys.reject_zero_rtt();
+            }
         }
     }
 
@@ -268,6 +273,8 @@ impl Connection {
             || self.tls.retry_scid.is_some()
             || self.tls.peer_cid.is_some()
             || token.is_empty()
+            // RFC 9000 §17.2.5.1.
+            || scid == self.tls.original_dcid
         {
             return Err(DropReason::Unexpected);
         }

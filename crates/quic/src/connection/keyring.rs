@@ -258,12 +258,18 @@ impl Keyring {
         self.zero_rtt.is_none() && !self.zero_rtt_discarded
     }
 
-    /// Returns whether packets of this type can never be opened again.
+    /// Records that TLS has no key for 0-RTT packets, and will have none.
+    pub(super) fn reject_zero_rtt(&mut self) {
+        self.zero_rtt_discarded = true;
+    }
+
+    /// Returns whether packets of this type can never be opened, or never again.
     pub(super) fn is_discarded(&self, kind: PacketKind) -> bool {
         match kind {
             PacketKind::Initial => self.initial_discarded,
             PacketKind::Handshake => self.handshake_discarded,
-            PacketKind::ZeroRtt => self.zero_rtt_discarded,
+            // Only clients send them.
+            PacketKind::ZeroRtt => self.zero_rtt_discarded || self.role == Role::Client,
             PacketKind::OneRtt => false,
         }
     }

@@ -172,6 +172,13 @@ impl Connection {
             }
         };
         let dropped = |reason| PacketError::Dropped((Some(kind), reason));
+        if let HeaderKind::Initial { token } = header.kind
+            && self.is_client()
+            && !token.is_empty()
+        {
+            // RFC 9000 §17.2.2: a server's have none.
+            return Err(dropped(DropReason::Malformed));
+        }
         if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
             // RFC 9000 §14.1, and not only for the first: each permits answers of three
             // times its size.

@@ -8,6 +8,7 @@ use super::handshakes::PendingHandshake;
 use super::incoming::{ClientHelloPart, Incoming, OpenedInitial, hello, open};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, FirstDatagram, reply};
 use crate::Instant;
+use crate::cid::ConnectionId;
 use crate::connection::{AcceptOptions, Config, Connection};
 use crate::count::Count;
 use crate::crypto::{AddressToken, RetryToken, Token};
@@ -44,9 +45,10 @@ impl Endpoint {
         if closed && !self.admission.can_refuse(first.now) {
             return Err(self.withhold_refusal());
         }
-        // RFC 9000 §7.2: the connection ID must be unpredictable, so at least eight bytes
-        // long. State is created only for packets that are authentic.
-        let payload = Some(&dcid).filter(|dcid| dcid.len() >= 8);
+        // RFC 9000 §7.2: the connection ID that a client chooses must be unpredictable, so at
+        // least eight bytes long. State is created only for packets that are authentic.
+        let long = dcid.len() >= 8 || self.answers_retry(first, &dcid, token);
+        let payload = Some(&dcid).filter(|_| long);
         let Some((keys, payload)) = payload.and_then(|dcid| open(dcid, header, datagram)) else {
             // A connection ID that this server issued before it was restarted: the packet
             // is protected with other keys.
@@ -144,6 +146,18 @@ impl Endpoint {
         }
         let incoming = Incoming { initial, admitted };
         Ok(DatagramEvent::Incoming(Box::new(incoming)))
+    }
+
+    /// Returns whether `token` is from a Retry with the connection ID `dcid`, which this
+    /// server chose.
+    fn answers_retry(&self, first: &FirstDatagram<'_>, dcid: &ConnectionId, token: &[u8]) -> bool {
+        let server = self.config.server.as_ref();
+        let opened = server.map(|server| {
+            server
+                .token_key
+                .open(token, first.unix_now, first.from.remote)
+        });
+        matches!(opened, Some(Ok(Token::Retry(retry))) if retry.retry_scid == *dcid)
     }
 
     /// Checks the client's token. An invalid Retry token ends the attempt (RFC 9000

@@ -280,3 +280,27 @@ fn datagram_without_support_is_protocol_violation() {
         "DATAGRAM frame without our max_datagram_frame_size",
     );
 }
+
+/// Their frame types are unknown to an end that has not announced `min_ack_delay`
+/// (draft-ietf-quic-ack-frequency §3, RFC 9000 §12.4).
+#[test]
+fn ack_frequency_frames_without_min_ack_delay_are_frame_encoding_errors() {
+    let request = Frame::AckFrequency {
+        sequence: 0,
+        ack_eliciting_threshold: 1,
+        request_max_ack_delay: 25_000,
+        reordering_threshold: 1,
+    };
+    for (frame, kind) in [
+        (request, kind::ACK_FREQUENCY),
+        (Frame::ImmediateAck, kind::IMMEDIATE_ACK),
+    ] {
+        let mut pair = HostilePair::with(Role::Client, |setup| setup.server.ack_frequency = false);
+        pair.say(&bytes(&frame));
+        pair.closed_with(
+            Code::FRAME_ENCODING_ERROR,
+            kind,
+            "ACK_FREQUENCY or IMMEDIATE_ACK frame without our min_ack_delay",
+        );
+    }
+}

@@ -13,6 +13,7 @@ mod crypto;
 mod datagrams;
 mod deadlines;
 mod discarded;
+mod early_packets;
 mod floods;
 mod flow_control;
 mod frame_types;

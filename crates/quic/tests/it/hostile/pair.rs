@@ -106,6 +106,19 @@ pub(crate) fn first_flight(world: &mut World) -> Vec<Packet> {
     core::mem::take(&mut *caught.lock().expect("one thread"))
 }
 
+/// Returns every datagram that is sent now. None arrives.
+pub(crate) fn sent_now(world: &mut World) -> Vec<Packet> {
+    let caught = Arc::new(Mutex::new(Vec::new()));
+    let sink = caught.clone();
+    world.filter = Some(Box::new(move |_, packet| {
+        sink.lock().expect("one thread").push(packet.clone());
+        false
+    }));
+    world.flush();
+    world.filter = None;
+    core::mem::take(&mut *caught.lock().expect("one thread"))
+}
+
 /// A world in which one end is hostile.
 ///
 /// The victim's memory is measured after every step and must stay within a bound, [`IDLE_MEMORY`]

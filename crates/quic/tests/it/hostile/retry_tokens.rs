@@ -2,7 +2,7 @@
 //! is public, and in NEW_TOKEN (RFC 9000 §8.1.3, §17.2.5, §19.7).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clearway_links::{Direction, Packet};
@@ -10,14 +10,18 @@ use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::crypto::client_sessions::MAX_TOKEN_LEN as NEW_TOKEN_LIMIT;
 use clearway_quic::crypto::retry::retry_tag;
-use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots, initial_keys};
-use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader};
+use clearway_quic::crypto::{
+    Algorithms, ClientCrypto, RetryToken, Roots, TokenKey, initial_keys,
+};
+use clearway_quic::rng::Rng;
+use clearway_quic::wire::header::{HeaderKind, LongHeader, LongKind, UnprotectedHeader};
 use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
-use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
+use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
 
-use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, metered_world};
+use crate::hostile::initials::{cid, crypto, initial};
+use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, metered_world, sent_now};
 use clearway_testing::identity;
-use clearway_testing::{Setup, World};
+use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
 /// Largest UDP payload there is.
 const MAX_DATAGRAM: usize = 65_527;
@@ -41,6 +45,11 @@ fn cids(datagram: &[u8]) -> (ConnectionId, ConnectionId) {
 
 /// A Retry that anybody who saw the client's first datagram can send.
 fn retry(first: &[u8], token_len: usize) -> Vec<u8> {
+    retry_from(retry_cid(), first, token_len)
+}
+
+/// The same with another source connection ID.
+fn retry_from(scid: ConnectionId, first: &[u8], token_len: usize) -> Vec<u8> {
     let (original, client) = cids(first);
     let token = vec![0xa5; token_len];
     let mut packet = vec![0; MAX_DATAGRAM];
@@ -49,13 +58,13 @@ fn retry(first: &[u8], token_len: usize) -> Vec<u8> {
         Retry {
             version: Version::V1,
             dcid: client,
-            scid: retry_cid(),
+            scid,
             token: &token,
         }
         .encode(&mut w, 0);
     } else {
         w.bytes(&[0xf0, 0, 0, 0, 1]);
-        for cid in [client, retry_cid()] {
+        for cid in [client, scid] {
             w.u8(cid.len() as u8);
             w.bytes(&cid);
         }
@@ -86,19 +95,6 @@ fn caught(algorithms: Algorithms) -> (World, Vec<Packet>) {
     let mut world = metered_world(setup, LINK, Role::Client);
     let flight = first_flight(&mut world);
     (world, flight)
-}
-
-/// Every datagram that the client sends now.
-fn sent_now(world: &mut World) -> Vec<Packet> {
-    let caught = Arc::new(Mutex::new(Vec::new()));
-    let sink = caught.clone();
-    world.filter = Some(Box::new(move |_, packet| {
-        sink.lock().expect("one thread").push(packet.clone());
-        false
-    }));
-    world.flush();
-    world.filter = None;
-    core::mem::take(&mut *caught.lock().expect("one thread"))
 }
 
 /// The CRYPTO bytes of an Initial that was sent to `dcid`, by offset; its token.
@@ -209,6 +205,96 @@ fn retry_after_discarded_retry_is_accepted() {
     to_client(&mut world, retry(&flight[0].data, RETRY_LIMIT));
     assert!(world.client.connection().retried());
     assert!(!sent_now(&mut world).is_empty());
+}
+
+/// RFC 9000 §17.2.5.1: the source connection ID of a Retry differs from the destination connection
+/// ID of the Initial that it answers.
+#[test]
+fn retry_that_repeats_the_clients_dcid_is_discarded() {
+    let (mut world, flight) = caught(Algorithms::default());
+    let (original, _) = cids(&flight[0].data);
+    to_client(&mut world, retry_from(original, &flight[0].data, 20));
+    assert!(!world.client.connection().retried());
+    assert_eq!(sent_now(&mut world).len(), 0);
+    to_client(&mut world, retry(&flight[0].data, 20));
+    assert!(world.client.connection().retried());
+}
+
+/// RFC 9000 §17.2.2: a server's Initial packets have no token. Anybody who saw the client's first
+/// datagram can send one with a token.
+#[test]
+fn server_initial_with_token_is_discarded() {
+    for (token, accepted) in [(&[][..], true), (&[1; 16][..], false)] {
+        let (mut world, flight) = caught(Algorithms::default());
+        let (original, client) = cids(&flight[0].data);
+        let mut packet = vec![0; 1200];
+        let mut w = Writer::new(&mut packet);
+        let at = LongHeader {
+            kind: LongKind::Initial { token },
+            version: Version::V1,
+            dcid: client,
+            scid: retry_cid(),
+            number: TruncatedNumber::with_len(0, 4),
+            fixed_bit: true,
+        }
+        .encode(&mut w)
+        .expect("room for a header");
+        w.bytes(&bytes(&Frame::Ping));
+        assert!(at.finish(&mut packet, 1200));
+        let keys = initial_keys(&original, Role::Server).local;
+        let sealed = keys.seal(0, &mut packet, at.payload_at, 4);
+        sealed.expect("seals");
+        to_client(&mut world, packet);
+        let now = world.now;
+        let counters = world.client.connection().stats(now).counters;
+        let expected = if accepted { (1, 0) } else { (0, 1) };
+        let counted = (counters.packets_received, counters.packets_dropped);
+        assert_eq!(counted, expected);
+    }
+}
+
+/// RFC 9000 §7.2 asks for eight bytes of the client's first connection ID. After a Retry the ID is the
+/// server's own choice.
+#[test]
+fn retry_with_short_connection_id_completes() {
+    for cid_len in 1..8 {
+        let mut setup = Setup::new();
+        setup.cid_len = cid_len;
+        setup.always_retry = true;
+        let mut world = metered_world(setup, LINK, Role::Server);
+        world.handshake();
+        assert!(world.client.connection().retried(), "{cid_len}");
+    }
+}
+
+/// Without a Retry token for it, an ID of less than eight bytes begins nothing.
+#[test]
+fn initial_with_short_connection_id_needs_a_retry_token_for_it() {
+    let from: SocketAddr = ([10, 9, 0, 1], 4000).into();
+    let short = |byte| ConnectionId::new(&[byte; 7]).expect("seven bytes");
+    let accepted = |token_for: Option<ConnectionId>| {
+        let mut world = metered_world(Setup::new(), LINK, Role::Server);
+        let mut token = Vec::new();
+        if let Some(retry_scid) = token_for {
+            TokenKey::new(&[7; 32]).seal_retry(
+                &RetryToken {
+                    issued: UNIX_ORIGIN,
+                    client: from,
+                    original_dcid: cid(1),
+                    retry_scid,
+                },
+                &mut Rng::from_seed([1; 32]),
+                &mut token,
+            );
+        }
+        let packet = initial(short(1), &token, 0, &crypto(0, &[1; 64]));
+        let to = world.server.address;
+        world.deliver(Direction::Up, Packet::new(from, to, packet));
+        world.server.endpoint.counters().accepted
+    };
+    assert_eq!(accepted(None), 0);
+    assert_eq!(accepted(Some(short(2))), 0);
+    assert_eq!(accepted(Some(short(1))), 1);
 }
 
 /// A server hands out tokens of any size; the next connection, which resumes,
