@@ -1,7 +1,8 @@
 //! Loss detection: what an ACK frame or the loss timer decides about each packet.
 //!
 //! The order is that of RFC 9002 appendix A.7: remove the acknowledged packets, sample the
-//! RTT, detect losses, tell the controllers of losses and then of ACKs.
+//! RTT, tell the controller of ECN-CE marks, detect losses, tell the controllers of losses
+//! and then of ACKs.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -53,6 +54,8 @@ impl AckTally {
 pub(crate) struct LossTally {
     /// Packets up to this number are lost by the packet threshold.
     bound: Option<u64>,
+    /// The oldest packet in flight that is not lost has been found.
+    scanned: bool,
     pub(crate) in_flight_before: u64,
     bytes: u64,
     packets: u64,
@@ -82,6 +85,14 @@ fn path_of(paths: &mut [PathRecovery], id: PathId) -> Option<&mut PathRecovery> 
     paths.iter_mut().find(|path| path.id == id)
 }
 
+/// Notes that the paths whose packets are being looked for have no 1-RTT packet in flight up
+/// to `number`.
+fn pass_over(paths: &mut [PathRecovery], number: u64) {
+    for path in paths.iter_mut().filter(|path| !path.loss.scanned) {
+        path.oldest = path.oldest.max(number + 1);
+    }
+}
+
 impl<F> Recovery<F> {
     /// Processes an ACK frame of `space`. `ranges` are in the frame's order: descending
     /// and apart from each other. `ack_delay` is the frame's, decoded.
@@ -98,6 +109,26 @@ impl<F> Recovery<F> {
         now: Instant,
         out: &mut Outcome<F>,
     ) -> Result<(), AckError> {
+        self.on_ack_with_ecn(space, ranges, ack_delay, now, out, |_| 0)
+    }
+
+    /// Like [`on_ack`](Self::on_ack), for a connection that validates ECN. `ce_increase` is
+    /// called if the frame acknowledges anything new, and returns by how much the peer's CE
+    /// count grew: 0 unless its counts are valid on the path of the
+    /// [`largest`](NewlyAcked::largest) packet (RFC 9000 §13.4.2.1). The controller of that
+    /// path hears of the marks before losses are detected (RFC 9002 §7.1, appendix A.7).
+    ///
+    /// # Errors
+    /// As [`on_ack`](Self::on_ack).
+    pub fn on_ack_with_ecn(
+        &mut self,
+        space: Space,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        ack_delay: Duration,
+        now: Instant,
+        out: &mut Outcome<F>,
+        ce_increase: impl FnOnce(&NewlyAcked) -> u64,
+    ) -> Result<(), AckError> {
         if self.spaces[space.index()].discarded {
             return Ok(());
         }
@@ -112,6 +143,12 @@ impl<F> Recovery<F> {
             .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
         let sample = sample.filter(|newest| self.sample_rtt(space, newest, ack_delay, now, out));
         self.widen_time_thresholds();
+        if let Some(newest) = summary.largest {
+            let increase = ce_increase(&summary);
+            if increase > 0 {
+                self.on_ecn_ce(newest.path, newest.index, increase, now);
+            }
+        }
         // Even if nothing is newly acknowledged: late packets may have changed the
         // thresholds, and with them the timer.
         self.detect_losses(space, now, out);
@@ -223,14 +260,21 @@ impl<F> Recovery<F> {
         let Some(largest) = ledger.largest_acked else {
             return;
         };
+        let alone = paths.len() == 1;
         for path in paths.iter_mut() {
             let acked = path.spaces[space.index()].largest_acked;
             path.loss.bound =
                 acked.and_then(|n| ledger.number_before(n, path.thresholds.packets()));
+            // Only a path that is alone looks at packets that are not in flight.
+            path.loss.scanned = !alone && path.packets_in_flight == 0;
         }
-        let alone = self.paths.len() == 1;
+        // A few packets of one path are all that other spaces have.
+        let by_path = !alone && space == Space::Data;
         let mut from = 0;
-        loop {
+        while let Some(start) = self.next_to_scan() {
+            if by_path {
+                from = from.max(start);
+            }
             let ledger = &mut self.spaces[space.index()];
             let Some((number, packet)) = ledger.sent.first_from(from) else {
                 break;
@@ -238,8 +282,16 @@ impl<F> Recovery<F> {
             if number >= largest {
                 break;
             }
+            #[cfg(test)]
+            {
+                self.scanned += 1;
+            }
             from = number + 1;
-            let Some(path) = path_of(&mut self.paths, packet.path) else {
+            if by_path {
+                pass_over(&mut self.paths, number);
+            }
+            let path = path_of(&mut self.paths, packet.path);
+            let Some(path) = path.filter(|path| !path.loss.scanned) else {
                 continue;
             };
             // Packet order can be compared only within a path: a packet of the old path is
@@ -252,13 +304,22 @@ impl<F> Recovery<F> {
                 LossDecision::NotYet(deadline) => {
                     let earliest = ledger.loss_time.map_or(deadline, |t| t.min(deadline));
                     ledger.loss_time = Some(earliest);
-                    // Later packets were sent later, so they wait longer.
-                    if alone {
-                        break;
+                    // The path's later packets were sent later, so they wait longer.
+                    path.loss.scanned = true;
+                    if by_path {
+                        path.oldest = number;
                     }
                 }
             }
         }
+    }
+
+    /// Returns the number from which on the ledger has packets in flight that have not been
+    /// looked at. Each path remembers where its own begin, or one packet of an old path would
+    /// make every ACK walk over all that the new path has in flight.
+    fn next_to_scan(&self) -> Option<u64> {
+        let waiting = self.paths.iter().filter(|path| !path.loss.scanned);
+        waiting.map(|path| path.oldest).min()
     }
 
     fn declare_lost(
@@ -298,6 +359,7 @@ impl<F> Recovery<F> {
         for path in &mut self.paths {
             let LossTally {
                 bound: _,
+                scanned: _,
                 in_flight_before,
                 bytes,
                 packets,

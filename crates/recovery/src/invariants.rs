@@ -22,6 +22,8 @@ impl<F> Recovery<F> {
                     }
                     assert!(packet.index < path.next_index, "{space:?} {number}");
                     if packet.in_flight {
+                        let known = space != Space::Data || number >= path.oldest;
+                        assert!(known, "{number} is before {}", path.oldest);
                         bytes += packet.bytes();
                         packets += 1;
                         ack_eliciting += u64::from(packet.ack_eliciting);
@@ -35,6 +37,34 @@ impl<F> Recovery<F> {
         }
         self.check_spaces();
         self.check_timer();
+    }
+
+    /// Checks that loss detection, after an ACK frame of `space` at `now`, has left no packet
+    /// that is lost, and that its timer is right. It walks over all packets instead of those of
+    /// each path.
+    #[cfg(test)]
+    pub(crate) fn check_losses(&self, space: Space, now: crate::time::Instant) {
+        use crate::loss::{LossDecision, decide};
+        let ledger = &self.spaces[space.index()];
+        let Some(largest) = ledger.largest_acked else {
+            return;
+        };
+        let mut earliest = None;
+        for (number, packet) in ledger.sent.iter() {
+            let path = self.path(packet.path).expect("a path");
+            if !packet.in_flight || number >= largest {
+                continue;
+            }
+            let acked = path.spaces[space.index()].largest_acked;
+            let bound = acked.and_then(|n| ledger.number_before(n, path.packet_threshold()));
+            match decide(number, packet.time, bound, path.loss_delay(), now) {
+                LossDecision::Lost(cause) => panic!("{number} is lost: {cause:?}"),
+                LossDecision::NotYet(at) => {
+                    earliest = Some(earliest.map_or(at, |t: crate::time::Instant| t.min(at)));
+                }
+            }
+        }
+        assert_eq!(ledger.loss_time, earliest, "the loss timer of {space:?}");
     }
 
     fn check_spaces(&self) {

@@ -60,6 +60,8 @@ pub struct PathRecovery {
     pub(crate) id: PathId,
     /// 1-RTT packets with lower numbers were sent before this path was added.
     pub(crate) first_number: u64,
+    /// 1-RTT packets with lower numbers are not in flight on this path.
+    pub(crate) oldest: u64,
     pub(crate) controller: Box<dyn Controller>,
     pub(crate) mds: u64,
     pub(crate) rtt: Rtt,
@@ -98,6 +100,7 @@ impl PathRecovery {
         Self {
             id,
             first_number: 0,
+            oldest: 0,
             controller,
             mds,
             rtt: Rtt::new(config.initial_rtt),

@@ -63,6 +63,9 @@ pub struct Recovery<F> {
     /// by its amplification limit.
     pub(crate) deadlock_since: Option<Instant>,
     limits: LimitClock,
+    /// Packets that loss detection has looked at.
+    #[cfg(test)]
+    pub(crate) scanned: u64,
 }
 
 impl<F> Recovery<F> {
@@ -79,6 +82,8 @@ impl<F> Recovery<F> {
             context: PtoContext::default(),
             deadlock_since: None,
             limits: LimitClock::new(Limit::Handshake, now),
+            #[cfg(test)]
+            scanned: 0,
         }
     }
 
@@ -98,6 +103,7 @@ impl<F> Recovery<F> {
         let limit = self.limits.current();
         let mut path = PathRecovery::new(id, controller, mds, limit, &self.config, now);
         path.first_number = self.next_number(Space::Data);
+        path.oldest = path.first_number;
         self.paths.push(path);
     }
 
@@ -355,11 +361,8 @@ impl<F> Recovery<F> {
         }
     }
 
-    /// Reports that the peer's CE count rose by `increase` with an ACK that passed ECN
-    /// validation (RFC 9000 §13.4.2.1, RFC 9002 §7.1). Call after
-    /// [`Self::on_ack`], with the path and index of its
-    /// [`largest`](crate::outcome::NewlyAcked::largest).
-    pub fn on_ecn_ce(
+    /// Tells the controller of a path that the peer's CE count rose by `increase`.
+    pub(crate) fn on_ecn_ce(
         &mut self,
         path: PathId,
         largest_index: SendIndex,

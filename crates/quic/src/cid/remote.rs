@@ -51,6 +51,8 @@ pub struct RemoteCids {
     retire_prior_to: u64,
     limit: u64,
     zero_length: bool,
+    /// Random bits, one for each connection ID in turn: the spin bit.
+    spin: u8,
     /// Whether the result of `reset_tokens` may have changed.
     tokens_changed: bool,
 }
@@ -75,8 +77,22 @@ impl RemoteCids {
             retire_prior_to: 0,
             limit: limit.max(2),
             zero_length: first.is_empty(),
+            spin: 0,
             tokens_changed: false,
         }
+    }
+
+    /// Sets the random bits that spin bits are taken from.
+    pub(crate) fn set_spin(&mut self, random: u8) {
+        self.spin = random;
+    }
+
+    /// Returns the spin bit of packets on `path`: a random bit for each connection ID, since we
+    /// do not measure with it (RFC 9000 §17.4).
+    #[inline]
+    pub(crate) fn spin(&self, path: PathId) -> bool {
+        let sequence = self.sequence(path).unwrap_or(0);
+        self.spin.rotate_right((sequence % 8) as u32) & 1 == 1
     }
 
     /// Replaces a client's first destination connection ID by the source connection ID of a Retry

@@ -1,5 +1,6 @@
 //! Handles acknowledgements, losses and probe timeouts of sent packets.
 
+use clearway_recovery::outcome::NewlyAcked;
 use clearway_recovery::{Outcome, Recovery, Space};
 
 use super::ack_frequency::AckFrequencyRequest;
@@ -12,7 +13,8 @@ use super::state::HandshakeState;
 use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
-use crate::path::ecn::EcnCounts;
+use crate::path::ecn::{EcnCounts, SpaceEcn};
+use crate::path::paths::Paths;
 use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
 
@@ -33,9 +35,20 @@ impl Network {
         // Time that the packet waited here for its keys is not part of the RTT either (RFC
         // 9002 §5.3).
         let delay = PeerParameters::ack_delay(cx.peer, ack).saturating_add(cx.now - packet.arrived);
-        let before = self.recovery.largest_acked(space);
+        let newer = self
+            .recovery
+            .largest_acked(space)
+            .is_none_or(|before| ack.largest > before);
+        let (paths, ecn) = (&mut self.paths, &mut cx.frames.spaces.get_mut(space).ecn);
+        let mut marks = 0;
+        let check_ecn = |newly_acked: &NewlyAcked| {
+            if newer {
+                marks = ce_increase(paths, ecn, ack, newly_acked);
+            }
+            marks
+        };
         self.recovery
-            .on_ack(space, ack.ranges(), delay, cx.now, outcome)
+            .on_ack_with_ecn(space, ack.ranges(), delay, cx.now, outcome, check_ecn)
             .map_err(|error| TransportError::new(Code::PROTOCOL_VIOLATION, error.to_string()))?;
         if packet.kind == PacketKind::OneRtt
             && let Some(keys) = &mut cx.keys.one_rtt
@@ -44,9 +57,7 @@ impl Network {
             outcome.clear();
             return Err(error);
         }
-        if before.is_none_or(|before| ack.largest > before) {
-            self.check_ecn(cx, space, ack, outcome);
-        }
+        cx.reports.counters.ce_marks.count(marks);
         let news = !outcome.acked.is_empty() || outcome.spurious > 0;
         self.apply(cx, outcome);
         Ok(news)
@@ -161,37 +172,6 @@ impl Network {
         self.trace(cx.now, cx.reports);
     }
 
-    /// Validates ECN on the path of the newest acknowledged packet, and informs the
-    /// controller of new CE marks (RFC 9000 §13.4.2.1).
-    fn check_ecn(
-        &mut self,
-        cx: &mut Context<'_>,
-        space: Space,
-        ack: &Ack<'_>,
-        outcome: &Outcome<SentFrames>,
-    ) {
-        let Some(largest) = outcome.newly_acked.largest else {
-            return;
-        };
-        let Some(path) = self.paths.get_mut(largest.path) else {
-            return;
-        };
-        let counts = ack.ecn.map(|ecn| EcnCounts {
-            ect0: ecn.ect0,
-            ect1: ecn.ect1,
-            ce: ecn.ce,
-        });
-        // All paths of a connection have the same controller, and so the same mark.
-        let report = path.ecn.ack_data(counts, outcome.newly_acked.ect);
-        let space = cx.frames.spaces.get_mut(space);
-        let increase = path.ecn.on_ack(&mut space.ecn, &report);
-        if increase > 0 {
-            cx.reports.counters.ce_marks.count(increase);
-            self.recovery
-                .on_ecn_ce(largest.path, largest.index, increase, cx.now);
-        }
-    }
-
     /// Handles a probe timeout: two ack-eliciting packets are due, with the data most
     /// likely missing (RFC 9002 §6.2.4).
     fn on_pto(&mut self, cx: &mut Context<'_>, space: Space) {
@@ -224,4 +204,27 @@ impl Network {
             }
         }
     }
+}
+
+/// Validates ECN on the path of the newest acknowledged packet, for an ACK frame that increased
+/// the largest acknowledged number. Returns by how much the count of CE marks grew (RFC 9000
+/// §13.4.2.1).
+fn ce_increase(
+    paths: &mut Paths,
+    space: &mut SpaceEcn,
+    ack: &Ack<'_>,
+    newly_acked: &NewlyAcked,
+) -> u64 {
+    let path = newly_acked.largest.map(|largest| largest.path);
+    let Some(path) = path.and_then(|id| paths.get_mut(id)) else {
+        return 0;
+    };
+    let counts = ack.ecn.map(|ecn| EcnCounts {
+        ect0: ecn.ect0,
+        ect1: ecn.ect1,
+        ce: ecn.ce,
+    });
+    // All paths of a connection have the same controller, and so the same mark.
+    let report = path.ecn.ack_data(counts, newly_acked.ect);
+    path.ecn.on_ack(space, &report)
 }

@@ -323,7 +323,7 @@ impl PacketWriter<'_> {
             }
             .encode(&mut writer)?,
             None => ShortHeader {
-                spin: false,
+                spin: self.frames.remote_cids.spin(id),
                 key_phase: self.keys.key_phase(),
                 dcid,
                 number: truncated,

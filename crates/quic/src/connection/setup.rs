@@ -1,6 +1,5 @@
 //! How a client's and a server's connection is created.
 
-use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -12,7 +11,9 @@ use super::keyring::Keyring;
 use super::lifecycle::Lifecycle;
 use super::network::Network;
 use super::owners::FrameOwners;
-use super::parameters::{MIN_ACK_DELAY_US, datagram_frame_size, local_parameters};
+use super::parameters::{
+    ack_delays, active_connection_id_limit, datagram_frame_size, local_parameters,
+};
 use super::reports::Reports;
 use super::skipped_numbers::SkippedNumbers;
 use super::space::{PacketSpace, PacketSpaces};
@@ -190,7 +191,9 @@ impl Connection {
         } = common;
         let mtu = MtuDiscovery::new(config.max_mtu);
         let mds = u64::from(mtu.current());
-        let seed = rng.child("congestion").u64();
+        // One child for both saves a derivation.
+        let mut random = rng.child("congestion");
+        let (seed, spin) = (random.u64(), random.u64() as u8);
         let controller = config.build_controller(mds, seed);
         let defaults = PathDefaults {
             max_mtu: config.max_mtu,
@@ -215,6 +218,9 @@ impl Connection {
             bytes: config.datagram_buffer,
             ..QueueLimits::default()
         };
+        let (max_ack_delay, min_ack_delay) = ack_delays(&config);
+        let mut remote_cids = RemoteCids::new(dcid, id, active_connection_id_limit(&config));
+        remote_cids.set_spin(spin);
         let mut this = Self {
             role,
             lifecycle: Lifecycle::new(),
@@ -222,17 +228,14 @@ impl Connection {
             network: Network::new(paths, recovery),
             frames: FrameOwners {
                 spaces: PacketSpaces::new(PacketSpace::new(
-                    AckPolicy::delayed(
-                        config.max_ack_delay,
-                        Duration::from_micros(MIN_ACK_DELAY_US),
-                    )
-                    .with_threshold(config.ack_threshold),
+                    AckPolicy::delayed(max_ack_delay, min_ack_delay)
+                        .with_threshold(config.ack_threshold),
                 )),
                 streams: Streams::new(role, config.streams.clone()),
                 datagrams_in: DatagramReceiver::new(queue, datagram_frame_size(&config)),
                 datagrams_out: DatagramSender::new(queue),
                 local_cids: LocalCids::new(tls.local_cid, token, ISSUED_CIDS),
-                remote_cids: RemoteCids::new(dcid, id, config.active_connection_id_limit),
+                remote_cids,
                 control: Control::default(),
             },
             outcome: Default::default(),

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -307,4 +308,31 @@ fn flow_control_window_grows_on_long_fat_path() {
         seconds < floor + 1.6,
         "{seconds:.2} s; the link needs {floor:.2}"
     );
+}
+
+/// RFC 9000 §17.4: an end that does not use the spin bit sets it at random, here for each
+/// connection ID.
+#[test]
+fn spin_bit_is_random_for_each_connection_id() {
+    use std::collections::BTreeMap;
+    let seen: Arc<Mutex<BTreeMap<Vec<u8>, BTreeMap<bool, usize>>>> = Arc::default();
+    for seed in 0..20 {
+        let mut world = World::new(Setup::new(), path("rate=20M delay=5ms queue=100", seed), seed);
+        let sink = seen.clone();
+        world.filter = Some(Box::new(move |_, packet| {
+            if packet.data[0] & 0x80 == 0 {
+                let mut seen = sink.lock().expect("one thread");
+                let spins = seen.entry(packet.data[1..9].to_vec()).or_default();
+                *spins.entry(packet.data[0] & 0x20 != 0).or_default() += 1;
+            }
+            true
+        }));
+        world.handshake();
+        assert!(download(&mut world, 100_000, Duration::from_secs(5)));
+    }
+    let seen = seen.lock().expect("one thread");
+    assert!(seen.values().all(|spins| spins.len() == 1), "{seen:?}");
+    let ones = seen.values().filter(|spins| spins.contains_key(&true));
+    let share = ones.count() as f64 / seen.len() as f64;
+    assert!((0.2..0.8).contains(&share), "{share} of {}", seen.len());
 }

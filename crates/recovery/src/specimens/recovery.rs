@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use super::Specimen;
 use crate::controller::{Controller, SendIndex};
-use crate::outcome::{AckError, LossCause, Lost, Outcome};
+use crate::outcome::{AckError, LossCause, Lost, NewlyAcked, Outcome};
 use crate::pto::TimerType;
 use crate::recovery as inner;
 use crate::rtt::{GRANULARITY, Rtt};
@@ -196,7 +196,25 @@ impl<F> Recovery<F> {
         now: Instant,
         out: &mut Outcome<F>,
     ) -> Result<(), AckError> {
-        self.with_true_counts(|inner| inner.on_ack(space, ranges, ack_delay, now, out))?;
+        self.on_ack_with_ecn(space, ranges, ack_delay, now, out, |_| 0)
+    }
+
+    /// See [`on_ack_with_ecn`](inner::Recovery::on_ack_with_ecn).
+    ///
+    /// # Errors
+    /// As the wrapped method.
+    pub fn on_ack_with_ecn(
+        &mut self,
+        space: Space,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        ack_delay: Duration,
+        now: Instant,
+        out: &mut Outcome<F>,
+        ce_increase: impl FnOnce(&NewlyAcked) -> u64,
+    ) -> Result<(), AckError> {
+        self.with_true_counts(|inner| {
+            inner.on_ack_with_ecn(space, ranges, ack_delay, now, out, ce_increase)
+        })?;
         for path in &self.inner.paths {
             let bug = self.paths.iter_mut().find(|bug| bug.id == path.id);
             if let Some(bug) = bug.filter(|_| path.ack.bytes > 0) {

@@ -1,8 +1,8 @@
 //! RFC 9002 §6.1: packet threshold, time threshold, and packets that are not lost.
 
-use super::harness::{BYTES, Bench, Call, PATH, at};
+use super::harness::{BYTES, Bench, Call, MS, PATH, at};
 use crate::controller::CongestionCause;
-use crate::outcome::LossCause;
+use crate::outcome::{LossCause, NewlyAcked};
 use crate::{SentInfo, Space};
 
 /// §6.1.1.
@@ -191,6 +191,40 @@ fn increase_of_the_ce_count_is_reported_as_congestion() {
         persistent: false,
     };
     assert_eq!(bench.controller.take(), [marked]);
+}
+
+/// RFC 9002 appendix A.7: the marks come before the losses, so an ACK that brings both reduces
+/// the window once, for the marks.
+#[test]
+fn ce_marks_are_reported_before_losses_of_the_same_ack() {
+    let mut bench = Bench::sampled(100);
+    bench.send_many(6, 1000);
+    bench.controller.take();
+    let ranges = core::iter::once(5..=6);
+    let now = at(1100);
+    let mut asked = None;
+    let marks = |newest: &NewlyAcked| {
+        asked = Some(*newest);
+        2
+    };
+    bench
+        .recovery
+        .on_ack_with_ecn(Space::Data, ranges, MS, now, &mut bench.out, marks)
+        .unwrap();
+    assert_eq!(bench.lost(), [1, 2, 3]);
+    assert_eq!(asked, Some(bench.out.newly_acked));
+    let told = bench.controller.take();
+    let causes = told.iter().map(|told| match told {
+        Call::Congested { cause, .. } => Some(*cause),
+        Call::Acked { .. } => None,
+        other => panic!("{other:?}"),
+    });
+    let expected = [
+        Some(CongestionCause::EcnCe),
+        Some(CongestionCause::Loss),
+        None,
+    ];
+    assert!(causes.eq(expected), "{told:?}");
 }
 
 #[test]

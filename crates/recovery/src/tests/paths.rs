@@ -106,6 +106,35 @@ fn packets_on_dead_old_path_are_lost_by_time() {
     assert!(congested(&bench.controller) && !congested(&new));
 }
 
+/// A thousand packets of the old path are in flight after a migration. ACKs of the new path look
+/// at a few packets each, not at all of those.
+#[test]
+fn ack_of_one_path_does_not_walk_over_packets_of_another() {
+    const PACKETS: u64 = 1000;
+    for acked_between in [false, true] {
+        let (mut bench, _) = migrating();
+        bench.send_many(PACKETS, 1000);
+        let last_old = bench.recovery.next_number(Space::Data) - 1;
+        if acked_between {
+            // The old path's bytes in flight begin in the middle.
+            bench.ack(1..=PACKETS / 2, 1001);
+        }
+        for _ in 0..PACKETS {
+            send_on(&mut bench, NEW, 1002);
+        }
+        let before = bench.recovery.scanned;
+        for number in last_old + 1..=last_old + PACKETS {
+            bench.ack(number..=number, 1012);
+        }
+        let scanned = bench.recovery.scanned - before;
+        assert!(scanned <= 3 * PACKETS, "{scanned} for {PACKETS} ACKs");
+        // Those of the old path are lost at their own time all the same.
+        bench.fire();
+        let left = if acked_between { PACKETS / 2 } else { PACKETS };
+        assert_eq!(bench.lost().len() as u64, left);
+    }
+}
+
 /// A migration does not forget the bytes in flight, so the timer stays armed.
 #[test]
 fn timer_stays_armed_after_migration() {

@@ -156,6 +156,10 @@ impl World {
         self.recovery
             .on_ack(space, ranges.into_iter(), delay, self.now, &mut self.out)
             .unwrap();
+        if self.out.persistent_congestion.is_empty() {
+            // Otherwise the RTT has changed since.
+            self.recovery.check_losses(space, self.now);
+        }
     }
 
     fn apply(&mut self, step: &Step) {
