@@ -186,8 +186,10 @@ pub mod congestion {
 /// The traits and types to write a connection-ID generator
 /// ([`EndpointBuilder::connection_ids`]).
 pub mod connection_id {
-    pub use clearway_quic::cid::ConnectionId;
     pub use clearway_quic::cid::generator::{CidGenerator, RandomGenerator};
+    /// Connection IDs for load balancers (draft-ietf-quic-load-balancers).
+    pub use clearway_quic::cid::quic_lb;
+    pub use clearway_quic::cid::{CidLengths, ConnectionId};
     pub use clearway_quic::rng::Rng;
 }
 /// The reason why a connection is not sending.

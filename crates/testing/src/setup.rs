@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use clearway_quic::cid::generator::RandomGenerator;
+use clearway_quic::cid::quic_lb;
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::{
     ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
@@ -32,6 +33,9 @@ pub struct Setup {
     pub preferred: Option<SocketAddrV4>,
     /// Length of the connection IDs of both ends in bytes.
     pub cid_len: usize,
+    /// How the server makes connection IDs for a load balancer, instead of random ones of
+    /// `cid_len` bytes.
+    pub load_balancer: Option<Arc<quic_lb::Server>>,
 }
 
 /// Returns a certificate for "localhost" and its key in PEM form, made once for the process.
@@ -91,6 +95,7 @@ impl Setup {
             limits: Limits::default(),
             preferred: None,
             cid_len: 8,
+            load_balancer: None,
         }
     }
 
@@ -128,6 +133,13 @@ impl Setup {
         Arc::new(move || Box::new(RandomGenerator::new(len)))
     }
 
+    fn server_generator(&self) -> GeneratorFactory {
+        match self.load_balancer.clone() {
+            Some(server) => Arc::new(move || Box::new(quic_lb::Generator::new(server.clone()))),
+            None => self.generator(),
+        }
+    }
+
     /// Returns the configuration of the server's endpoint.
     #[must_use]
     pub fn server_endpoint(&self) -> EndpointConfig {
@@ -142,7 +154,7 @@ impl Setup {
                 preferred_address: self.preferred.map(|v4| (Some(v4), None)),
             }),
             reset_key: Arc::new(ResetKey::new(&[9; 32])),
-            generator: self.generator(),
+            generator: self.server_generator(),
         }
     }
 }

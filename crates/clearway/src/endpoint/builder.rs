@@ -130,7 +130,8 @@ impl EndpointBuilder {
     /// built by `make`, one for each connection: for example for a load balancer that reads
     /// them (QUIC-LB). By default they are 8 random bytes, which tell an observer nothing.
     ///
-    /// All must have the same length, from 1 to 20 bytes, and at least 8 bytes with several
+    /// All must have the same length, or their first octet has to tell the length
+    /// ([`CidGenerator::cid_lengths`]): from 1 to 20 bytes, and at least 8 bytes with several
     /// [`shards`](Self::shards). With several shards the endpoint calls the generator until
     /// a connection ID steers to the right shard, so the first 8 bytes have to vary.
     ///
@@ -264,7 +265,8 @@ impl std::fmt::Debug for EndpointBuilder {
 
 /// Returns the length of the connection IDs if it is valid for this number of shards.
 fn checked_cid_len(generator: &GeneratorFactory, shards: usize) -> Result<usize, BuildError> {
-    let len = generator().cid_len();
+    let generator = generator();
+    let len = generator.cid_lengths().shortest().min(generator.cid_len());
     let least = if shards > 1 { SHARD_PREFIX_LEN } else { 1 };
     if (least..=MAX_CID_LEN).contains(&len) {
         Ok(len)

@@ -1,6 +1,9 @@
 //! Generators of connection IDs: random ones, and random ones that belong to one shard.
 
+use core::time::Duration;
+
 use crate::cid::id::{ConnectionId, MAX_CID_LEN};
+use crate::cid::lengths::CidLengths;
 use crate::rng::Rng;
 
 /// Default length of our connection IDs in bytes. With 64 random bits, the probability of a
@@ -12,16 +15,37 @@ pub const SHARD_PREFIX_LEN: usize = 8;
 
 /// Generates the connection IDs of one endpoint.
 ///
-/// All connection IDs of a generator have the same length, because a short header does not
-/// contain the length (RFC 9000 §17.3.1). An encoding for a load balancer (QUIC-LB) is an
-/// implementation of this trait, which [`ShardGenerator`] can wrap.
+/// A short header does not contain the length of its connection ID (RFC 9000 §17.3.1), so all
+/// connection IDs of a generator have the same length, or their first octet tells it
+/// ([`cid_lengths`](Self::cid_lengths)). [`ShardGenerator`] can wrap every implementation, also
+/// that for load balancers, [`quic_lb::Generator`](crate::cid::quic_lb::Generator).
 pub trait CidGenerator: core::fmt::Debug + Send {
     /// Returns a new connection ID of [`CidGenerator::cid_len`] bytes. It should be unique; a
     /// random one is.
     fn generate(&mut self, rng: &mut Rng) -> ConnectionId;
 
-    /// Returns the length of every connection ID in bytes, 0 to 20.
+    /// Returns the length of the connection IDs that [`generate`](Self::generate) returns now, in
+    /// bytes: 0 to 20.
     fn cid_len(&self) -> usize;
+
+    /// Returns the lengths of all connection IDs in use, by their first octet. By default all
+    /// have [`cid_len`](Self::cid_len) bytes. Called for every datagram.
+    fn cid_lengths(&self) -> CidLengths {
+        CidLengths::uniform(self.cid_len())
+    }
+
+    /// Returns how long a connection uses its connection IDs before it replaces all of them, in
+    /// whole seconds, at the next packet that it receives. A quiet connection is not woken for it. By default they
+    /// are never replaced, because a replacement costs a packet each way.
+    fn lifetime(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns a number that changes when connection IDs generated before have to be replaced,
+    /// for example because the configuration of a load balancer did. Called for every datagram.
+    fn generation(&self) -> u32 {
+        0
+    }
 }
 
 impl CidGenerator for Box<dyn CidGenerator> {
@@ -31,6 +55,18 @@ impl CidGenerator for Box<dyn CidGenerator> {
 
     fn cid_len(&self) -> usize {
         self.as_ref().cid_len()
+    }
+
+    fn cid_lengths(&self) -> CidLengths {
+        self.as_ref().cid_lengths()
+    }
+
+    fn lifetime(&self) -> Option<Duration> {
+        self.as_ref().lifetime()
+    }
+
+    fn generation(&self) -> u32 {
+        self.as_ref().generation()
     }
 }
 
@@ -189,6 +225,18 @@ impl<G: CidGenerator> CidGenerator for ShardGenerator<G> {
 
     fn cid_len(&self) -> usize {
         self.inner.cid_len()
+    }
+
+    fn cid_lengths(&self) -> CidLengths {
+        self.inner.cid_lengths()
+    }
+
+    fn lifetime(&self) -> Option<Duration> {
+        self.inner.lifetime()
+    }
+
+    fn generation(&self) -> u32 {
+        self.inner.generation()
     }
 }
 

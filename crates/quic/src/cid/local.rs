@@ -61,7 +61,8 @@ pub struct LocalCids {
     highest_sent: u64,
     retire_prior_to: u64,
     peer_limit: u64,
-    own_limit: usize,
+    /// At most [`MAX_ISSUED`].
+    own_limit: u8,
     zero_length: bool,
     changes: VecDeque<RoutingChange>,
 }
@@ -82,7 +83,7 @@ impl LocalCids {
             highest_sent: 0,
             retire_prior_to: 0,
             peer_limit: DEFAULT_ACTIVE_LIMIT,
-            own_limit: own_limit.clamp(1, MAX_ISSUED),
+            own_limit: own_limit.clamp(1, MAX_ISSUED) as u8,
             zero_length: first.is_empty(),
             changes: VecDeque::new(),
         };
@@ -128,7 +129,7 @@ impl LocalCids {
         if self.zero_length {
             return;
         }
-        let limit = (self.own_limit as u64).min(self.peer_limit) as usize;
+        let limit = u64::from(self.own_limit).min(self.peer_limit) as usize;
         for _ in self.usable()..limit {
             let (cid, reset_token) = mint();
             self.add(cid, reset_token, Delivery::Due);

@@ -13,10 +13,13 @@
 
 pub mod generator;
 pub mod id;
+pub mod lengths;
 pub mod local;
+pub mod quic_lb;
 pub mod remote;
 
 pub use id::{ConnectionId, ResetToken};
+pub use lengths::CidLengths;
 
 /// The content of a NEW_CONNECTION_ID frame (RFC 9000 §19.15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -40,6 +40,7 @@ mod ack_frequency;
 mod api;
 mod arrival;
 mod buffers;
+mod cid_replacement;
 mod close;
 mod config;
 mod control;
@@ -99,6 +100,7 @@ pub use self::stats::{PathStats, Stats};
 pub use self::train::Transmit;
 pub use crate::error::ConnectionError;
 
+use self::cid_replacement::CidReplacement;
 use self::keyring::Keyring;
 use self::lifecycle::Lifecycle;
 use self::network::{Context, HandshakeProgress, Network};
@@ -147,6 +149,7 @@ pub struct Connection {
     /// The budget for frames without progress.
     work: WorkBudget,
     generator: Box<dyn CidGenerator>,
+    cid_replacement: CidReplacement,
     reset_key: Arc<ResetKey>,
     /// It has released memory, and `take_rested` has not reported it yet.
     rested: bool,

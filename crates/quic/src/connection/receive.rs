@@ -72,6 +72,9 @@ impl Connection {
         if self.frames.streams.take_progress() {
             self.last_activity = now;
         }
+        if authenticated {
+            self.replace_due_cids(now);
+        }
         // RFC 9000 §10.3: whatever the first byte looks like.
         if !authenticated && token.is_some_and(|token| self.frames.remote_cids.is_reset(&token.0)) {
             self.on_peer_close(now, ConnectionError::StatelessReset);
@@ -89,7 +92,7 @@ impl Connection {
         let mut rest = datagram;
         let mut first_dcid = None;
         while !rest.is_empty() {
-            let header = match PartialHeader::parse(rest, self.generator.cid_len()) {
+            let header = match PartialHeader::parse(rest, self.generator.cid_lengths()) {
                 Ok(header) => header,
                 Err(error) => {
                     self.reports

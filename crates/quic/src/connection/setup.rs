@@ -6,6 +6,7 @@ use std::sync::Arc;
 use clearway_recovery::Recovery;
 use rustls::pki_types::ServerName;
 
+use super::cid_replacement::CidReplacement;
 use super::control::Control;
 use super::keyring::Keyring;
 use super::lifecycle::Lifecycle;
@@ -247,6 +248,7 @@ impl Connection {
             rested: false,
             last_activity: now,
             receiving_cid: ConnectionId::EMPTY,
+            cid_replacement: CidReplacement::new(now, generator.as_ref()),
             tls,
             config,
             rng,

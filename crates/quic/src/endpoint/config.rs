@@ -40,8 +40,8 @@ pub struct EndpointConfig {
     /// Derives stateless reset tokens. Use the same key across restarts, so that a
     /// restarted server can reset its old connections.
     pub reset_key: Arc<ResetKey>,
-    /// Creates the connection-ID generator of each connection. All IDs must have the same
-    /// length.
+    /// Creates the connection-ID generator of each connection, and one for the endpoint. The
+    /// lengths of the IDs must be those of [`CidGenerator::cid_lengths`].
     pub generator: GeneratorFactory,
 }
 

@@ -37,6 +37,7 @@ pub use self::route::ConnectionHandle;
 use self::route::Routes;
 pub use self::sources::Source;
 use crate::Instant;
+use crate::cid::generator::CidGenerator;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, ConnectOptions, Connection, EndpointEvent, RecvMeta};
 use crate::count::Count;
@@ -121,7 +122,8 @@ struct FirstDatagram<'a> {
 pub struct Endpoint {
     config: EndpointConfig,
     rng: Rng,
-    cid_len: usize,
+    /// Knows the lengths of our connection IDs, which may change while the endpoint is open.
+    generator: Box<dyn CidGenerator>,
     routes: Routes,
     connections: FxHashMap<ConnectionHandle, ConnectionEntry>,
     next: u64,
@@ -162,7 +164,7 @@ impl Endpoint {
         rng: Rng,
     ) -> Self {
         Self {
-            cid_len: (config.generator)().cid_len(),
+            generator: (config.generator)(),
             routes,
             connections: FxHashMap::default(),
             next: 0,
@@ -252,7 +254,7 @@ impl Endpoint {
         response: &mut Vec<u8>,
     ) -> DatagramEvent {
         response.clear();
-        let route = wire::header::route(datagram, self.cid_len);
+        let route = wire::header::route(datagram, self.generator.cid_lengths());
         let known = route
             .and_then(|route| ConnectionId::new(route.dcid))
             .and_then(|cid| self.routes.get(&cid));
@@ -298,8 +300,8 @@ impl Endpoint {
         if self.config.server.is_none() || version == Version::NEGOTIATION {
             return Err(DropReason::Unexpected);
         }
-        let header =
-            PartialHeader::parse(datagram, self.cid_len).map_err(|_| DropReason::Malformed)?;
+        let header = PartialHeader::parse(datagram, self.generator.cid_lengths())
+            .map_err(|_| DropReason::Malformed)?;
         // RFC 9000 §14.1: a client's first datagram has at least 1,200 bytes, also if its
         // version is unknown (§6.1 requires the same).
         let full = datagram.len() >= usize::from(MIN_MTU);
@@ -461,7 +463,8 @@ impl Endpoint {
     ) -> Result<DatagramEvent, DropReason> {
         // A connection ID of another length is not one of ours, so nobody has a token for
         // it.
-        let ours = dcid.len() == self.cid_len && !dcid.is_empty();
+        let len = self.generator.cid_lengths().at(dcid);
+        let ours = dcid.len() == len && !dcid.is_empty();
         let size = wire::reset::size(datagram.len()).filter(|_| ours);
         let size = size.ok_or(DropReason::Unexpected)?;
         if !self.admission.may_reset(now) {

@@ -13,8 +13,8 @@ pub use encode::{HeaderPositions, LongHeader, LongKind, MAX_LENGTH, ShortHeader}
 use super::packet::{FIXED, LONG};
 use super::retry::TAG_LEN;
 use super::{PacketKind, Reader, TruncatedNumber, Version};
-use crate::cid::ConnectionId;
 use crate::cid::id::MAX_CID_LEN;
+use crate::cid::{CidLengths, ConnectionId};
 use crate::error::{Code, TransportError};
 
 /// Smallest number of bytes from the packet number to the end of a protected packet: 4 before the
@@ -170,15 +170,15 @@ pub struct Route<'a> {
 }
 
 /// Reads the destination connection ID of a datagram's first packet (RFC 8999
-/// §5); `local_cid_len` is the length of those we issue. `None` if it is too
+/// §5); `local_cids` are the lengths of those we issue. `None` if it is too
 /// short to have one.
 #[inline]
 #[must_use]
-pub fn route(datagram: &[u8], local_cid_len: usize) -> Option<Route<'_>> {
+pub fn route(datagram: &[u8], local_cids: impl Into<CidLengths>) -> Option<Route<'_>> {
     let (first, rest) = datagram.split_first()?;
     if first & LONG == 0 {
         return Some(Route {
-            dcid: rest.get(..local_cid_len)?,
+            dcid: rest.get(..local_cids.into().at(rest))?,
             version: None,
         });
     }
@@ -213,16 +213,18 @@ pub struct PartialHeader {
 
 impl PartialHeader {
     /// Reads the header at the start of `datagram`, or of what is left of it
-    /// after earlier packets. `local_cid_len` is the length of the connection
+    /// after earlier packets. `local_cids` are the lengths of the connection
     /// IDs we issue, which short headers do not tell.
     ///
     /// # Errors
     /// If it cannot be parsed; [`HeaderError::packet_len`] says whether other packets may follow.
-    pub fn parse(datagram: &[u8], local_cid_len: usize) -> Result<Self, HeaderError> {
-        match datagram.first() {
+    pub fn parse(datagram: &[u8], local_cids: impl Into<CidLengths>) -> Result<Self, HeaderError> {
+        match datagram.split_first() {
             None => Err(HeaderError::Truncated),
-            Some(first) if first & LONG == 0 => Self::short(datagram, *first, local_cid_len),
-            Some(first) => Self::long(datagram, *first).unwrap_or(Err(HeaderError::Truncated)),
+            Some((first, rest)) if first & LONG == 0 => {
+                Self::short(datagram, *first, local_cids.into().at(rest))
+            }
+            Some((first, _)) => Self::long(datagram, *first).unwrap_or(Err(HeaderError::Truncated)),
         }
     }
 

@@ -18,6 +18,7 @@ mod loss_response;
 mod migration;
 mod operations;
 mod pitfalls;
+mod quic_lb;
 mod restart;
 mod shards;
 #[cfg(feature = "specimens")]
