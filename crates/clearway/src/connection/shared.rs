@@ -370,14 +370,35 @@ impl ConnectionShared {
         result
     }
 
+    /// Does the same as soon as `act` returns a value; it is called again after each `signal`.
+    pub(crate) async fn http_when<T: OnLost>(
+        &self,
+        signal: Signal,
+        mut act: impl FnMut(&mut HttpView<'_>) -> Option<T>,
+    ) -> T {
+        self.until(signal, || {
+            self.http(|view| act(view).map_or(Attempt::Later, Attempt::Done))
+        })
+        .await
+    }
+
     /// Waits until `attempt` returns a value; it is called again after each `signal`.
     pub(crate) async fn wait_for<T: OnLost>(
         &self,
         signal: Signal,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
     ) -> T {
+        let attempt = || match self.with_state(Stage::Call, &mut attempt) {
+            Ok(Some(value)) => Attempt::Done(value),
+            Ok(None) => Attempt::Later,
+            Err(error) => Attempt::on_lost(error),
+        };
+        self.until(signal, attempt).await
+    }
+
+    async fn until<T>(&self, signal: Signal, mut attempt: impl FnMut() -> Attempt<T>) -> T {
         loop {
-            if let Some(value) = self.attempt(&mut attempt) {
+            if let Attempt::Done(value) = attempt() {
                 return value;
             }
             // Registered before the next attempt under the lock, so that a later change of
@@ -385,17 +406,10 @@ impl ConnectionShared {
             let mut notified = pin!(self.notifiers.get(signal).notified());
             notified.as_mut().enable();
             // A change before `enable` does not notify it.
-            if let Some(value) = self.attempt(&mut attempt) {
+            if let Attempt::Done(value) = attempt() {
                 return value;
             }
             notified.await;
-        }
-    }
-
-    fn attempt<T: OnLost>(&self, attempt: impl FnOnce(&mut State) -> Option<T>) -> Option<T> {
-        match self.with_state(Stage::Call, attempt) {
-            Ok(value) => value,
-            Err(error) => Some(T::on_lost(error)),
         }
     }
 
@@ -422,6 +436,18 @@ impl ConnectionShared {
 impl Drop for ConnectionShared {
     fn drop(&mut self) {
         self.set_charged(0);
+    }
+}
+
+/// The result of an attempt that may have to wait.
+enum Attempt<T> {
+    Done(T),
+    Later,
+}
+
+impl<T: OnLost> OnLost for Attempt<T> {
+    fn on_lost(error: ConnectionError) -> Self {
+        Self::Done(T::on_lost(error))
     }
 }
 

@@ -268,8 +268,7 @@ where
     let shared = connection.shared();
     let end = !options.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
     let mut refused = false;
-    let begin = shared.wait_for(Signal::RequestRoom, |state| {
-        let mut view = state.http_view()?;
+    let begin = shared.http_when(Signal::RequestRoom, |view| {
         // The first attempt has checked everything else.
         if refused && view.is_stream_limited() {
             return None;
@@ -279,15 +278,12 @@ where
         begun
     });
     let (id, early) = begin.await?;
-    // The request was written under the lock only; this has it sent.
-    shared.http(|_| ());
     shared.pass_on(Signal::RequestRoom, 1);
     let stream = RequestStream::new(shared.clone(), id);
     let mut cancel = CancelOnDrop(Some(stream.clone()));
-    let (invite, invited) = oneshot::channel();
+    let (invite, invited) = options.expects.then(oneshot::channel).unzip();
     if !end && let Some(body) = body.take() {
         let sender = BodySender::new(stream.clone(), Code::REQUEST_CANCELLED);
-        let invited = options.expects.then_some(invited);
         tokio::spawn(upload(sender, body, invited));
     }
     let response = await_response(&stream, options.on_interim.as_ref(), invite);
@@ -328,12 +324,11 @@ where
 async fn await_response(
     stream: &RequestStream,
     on_interim: Option<&OnInterim>,
-    invite: oneshot::Sender<()>,
+    mut invite: Option<oneshot::Sender<()>>,
 ) -> Result<(clearway_http3::Response, bool, Vec<Response<()>>), Error> {
-    let mut invite = Some(invite);
     let mut go = || {
         if let Some(invite) = invite.take() {
-            // It fails if no body waits, which is the usual case.
+            // It fails if no body waits.
             let _ = invite.send(());
         }
     };

@@ -146,6 +146,13 @@ impl Pool {
             .entry(origin.clone())
             .or_default()
             .clone();
+        // Almost always: there is one, and nobody is establishing another.
+        if let Ok(kept) = server.kept.try_lock()
+            && let Some(connection) = &*kept
+            && connection.takes_requests()
+        {
+            return Ok(PooledConnection::complete(connection.clone()));
+        }
         let mut begun = server.early.subscribe();
         let mut kept = tokio::select! {
             biased;

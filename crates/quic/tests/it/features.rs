@@ -317,7 +317,11 @@ fn spin_bit_is_random_for_each_connection_id() {
     use std::collections::BTreeMap;
     let seen: Arc<Mutex<BTreeMap<Vec<u8>, BTreeMap<bool, usize>>>> = Arc::default();
     for seed in 0..20 {
-        let mut world = World::new(Setup::new(), path("rate=20M delay=5ms queue=100", seed), seed);
+        let mut world = World::new(
+            Setup::new(),
+            path("rate=20M delay=5ms queue=100", seed),
+            seed,
+        );
         let sink = seen.clone();
         world.filter = Some(Box::new(move |_, packet| {
             if packet.data[0] & 0x80 == 0 {

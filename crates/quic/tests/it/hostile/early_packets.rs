@@ -117,7 +117,11 @@ fn client_keeps_no_0rtt_packets() {
     let answers = sent_now(&mut world);
     let (_, server) = cids(&answers[0].data);
     for number in 0..KEPT {
-        deliver(&mut world, Direction::Down, zero_rtt(client, server, number));
+        deliver(
+            &mut world,
+            Direction::Down,
+            zero_rtt(client, server, number),
+        );
     }
     // The rest of the server's flight overtakes its ServerHello.
     let (hello, rest) = answers.split_first().expect("a flight");

@@ -10,9 +10,7 @@ use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::crypto::client_sessions::MAX_TOKEN_LEN as NEW_TOKEN_LIMIT;
 use clearway_quic::crypto::retry::retry_tag;
-use clearway_quic::crypto::{
-    Algorithms, ClientCrypto, RetryToken, Roots, TokenKey, initial_keys,
-};
+use clearway_quic::crypto::{Algorithms, ClientCrypto, RetryToken, Roots, TokenKey, initial_keys};
 use clearway_quic::rng::Rng;
 use clearway_quic::wire::header::{HeaderKind, LongHeader, LongKind, UnprotectedHeader};
 use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
