@@ -371,34 +371,33 @@ impl ConnectionShared {
     }
 
     /// Does the same as soon as `act` returns a value; it is called again after each `signal`.
-    pub(crate) async fn http_when<T: OnLost>(
+    pub(crate) fn http_when<T: OnLost>(
         &self,
         signal: Signal,
         mut act: impl FnMut(&mut HttpView<'_>) -> Option<T>,
-    ) -> T {
-        self.until(signal, || {
-            self.http(|view| act(view).map_or(Attempt::Later, Attempt::Done))
-        })
-        .await
+    ) -> impl Future<Output = T> {
+        let attempt =
+            move |this: &Self| this.http(|view| act(view).map_or(Attempt::Later, Attempt::Done));
+        self.until(signal, attempt)
     }
 
     /// Waits until `attempt` returns a value; it is called again after each `signal`.
-    pub(crate) async fn wait_for<T: OnLost>(
+    pub(crate) fn wait_for<T: OnLost>(
         &self,
         signal: Signal,
         mut attempt: impl FnMut(&mut State) -> Option<T>,
-    ) -> T {
-        let attempt = || match self.with_state(Stage::Call, &mut attempt) {
+    ) -> impl Future<Output = T> {
+        let attempt = move |this: &Self| match this.with_state(Stage::Call, &mut attempt) {
             Ok(Some(value)) => Attempt::Done(value),
             Ok(None) => Attempt::Later,
             Err(error) => Attempt::on_lost(error),
         };
-        self.until(signal, attempt).await
+        self.until(signal, attempt)
     }
 
-    async fn until<T>(&self, signal: Signal, mut attempt: impl FnMut() -> Attempt<T>) -> T {
+    async fn until<T>(&self, signal: Signal, mut attempt: impl FnMut(&Self) -> Attempt<T>) -> T {
         loop {
-            if let Attempt::Done(value) = attempt() {
+            if let Attempt::Done(value) = attempt(self) {
                 return value;
             }
             // Registered before the next attempt under the lock, so that a later change of
@@ -406,7 +405,7 @@ impl ConnectionShared {
             let mut notified = pin!(self.notifiers.get(signal).notified());
             notified.as_mut().enable();
             // A change before `enable` does not notify it.
-            if let Attempt::Done(value) = attempt() {
+            if let Attempt::Done(value) = attempt(self) {
                 return value;
             }
             notified.await;

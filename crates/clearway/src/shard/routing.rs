@@ -18,9 +18,9 @@ use crate::error::EndpointError;
 use crate::log_limit;
 use crate::panic::{CaughtPanic, catch};
 
-/// Handshakes begun in each turn. At some 0.2 ms each, a flood of new clients delays open
-/// connections by less than a millisecond.
-const CLIENTS_PER_TURN: usize = 4;
+/// Handshakes begun in each turn. At some 0.2 ms each, several would delay open connections in
+/// each of the round trips that a download takes to reach its rate.
+const CLIENTS_PER_TURN: usize = 1;
 
 /// Consecutive panics in routing after which the shard fails. A single packet that makes
 /// routing panic must not end the shard; when every packet does, its routes are broken and
