@@ -1,0 +1,496 @@
+//! A running balancer: its shards, its probes, and the plan that they follow.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clearway_quic::cid::quic_lb::{Config, ServerId};
+use clearway_udp::{Options, Socket};
+
+use crate::backend::{Backend, BackendId, BackendState};
+use crate::flows::{FlowCapacity, Flows};
+use crate::health::{HealthSettings, Prober};
+use crate::plan::{Plan, PlanError};
+use crate::report::ShardReport;
+use crate::router::{Router, RouterLimits};
+use crate::shard::{Control, Pace, Shard};
+use crate::traffic::Traffic;
+
+/// How often the thread for probes looks for answers.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Messages that one receive call fills.
+const SLOTS: usize = 32;
+
+/// A backend in the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendSettings {
+    /// Its name in status and log.
+    pub name: String,
+    /// Where its datagrams go.
+    pub address: SocketAddr,
+    /// Its share of new connections, relative to the others; at least 1.
+    pub weight: u32,
+    /// What it is sent while it answers.
+    pub state: BackendState,
+    /// Its server ID in each QUIC-LB configuration, by config ID.
+    pub server_ids: Vec<(u8, ServerId)>,
+}
+
+/// The settings of a balancer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The address that clients send to; port 0 picks a free port.
+    pub listen: SocketAddr,
+    /// Number of threads, each with a socket of its own. The kernel spreads clients over them by
+    /// their addresses, so that a client whose connection ID changes stays with its thread, and
+    /// so with its upstream port.
+    pub shards: usize,
+    /// The backends.
+    pub backends: Vec<BackendSettings>,
+    /// The QUIC-LB configurations whose connection IDs are routed.
+    pub quic_lb: Vec<Config>,
+    /// Addresses of this host that datagrams to backends are sent from; if there are none, the
+    /// system chooses one.
+    pub sources: Vec<IpAddr>,
+    /// Most upstream sockets of a shard. With `sources`, one socket serves as many flows to each
+    /// backend as there are addresses.
+    pub upstream_sockets: u32,
+    /// Most flows of a shard: clients' addresses, each with a backend.
+    pub flows: usize,
+    /// Bounds of a shard's tables and rates.
+    pub limits: RouterLimits,
+    /// When a backend counts as down; `None` = never.
+    pub health: Option<HealthSettings>,
+    /// Forwards one datagram a system call, with one thread and without offload, and wastes this
+    /// much processor time on each: for comparison.
+    pub naive: Option<Duration>,
+}
+
+impl Settings {
+    /// Creates the default settings, without backends.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        Self {
+            listen,
+            shards: 1,
+            backends: Vec::new(),
+            quic_lb: Vec::new(),
+            sources: Vec::new(),
+            // Below the usual limit of 1,024 descriptors for all.
+            upstream_sockets: 512,
+            flows: 1 << 18,
+            limits: RouterLimits::default(),
+            health: Some(HealthSettings::default()),
+            naive: None,
+        }
+    }
+}
+
+/// Why a balancer cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be bound, or a thread not started.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The backends cannot be told apart.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// A backend's state and counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendStatus {
+    /// Its name.
+    pub name: String,
+    /// Where its datagrams go.
+    pub address: SocketAddr,
+    /// What it is sent.
+    pub state: BackendState,
+    /// New connections assigned to it by Maglev.
+    pub assigned: u64,
+    /// Datagrams sent to it.
+    pub sent: u64,
+    /// Datagrams received from it.
+    pub received: u64,
+    /// Its handshake packets whose connection ID does not contain its server ID: its clients'
+    /// migrations cannot be followed.
+    pub unroutable: u64,
+}
+
+/// What a balancer has done so far.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Datagrams from clients.
+    pub up: Traffic,
+    /// Datagrams from backends.
+    pub down: Traffic,
+    /// Flows of all shards.
+    pub flows: usize,
+    /// Sockets of all shards.
+    pub sockets: usize,
+    /// Entries in the tables of all shards.
+    pub entries: usize,
+    /// Share of the upstream ports in use, from 0 to 1, of the shard with the greatest.
+    pub port_usage: f64,
+    /// The backends.
+    pub backends: Vec<BackendStatus>,
+}
+
+/// The backends as they were configured.
+#[derive(Debug)]
+struct Registry {
+    backends: Vec<(BackendId, BackendSettings)>,
+    quic_lb: Vec<Config>,
+    next: u16,
+}
+
+impl Registry {
+    /// Takes over a new configuration. A backend keeps its number by its address.
+    fn configure(&mut self, backends: Vec<BackendSettings>, quic_lb: Vec<Config>) {
+        let mut configured = Vec::with_capacity(backends.len());
+        for backend in backends {
+            let known = self.backends.iter();
+            let known = known.filter(|(_, known)| known.address == backend.address);
+            let id = known.map(|(id, _)| *id).next().unwrap_or_else(|| {
+                let id = BackendId(self.next);
+                self.next = self.next.saturating_add(1);
+                id
+            });
+            configured.push((id, backend));
+        }
+        self.backends = configured;
+        self.quic_lb = quic_lb;
+    }
+
+    fn plan(&self, is_up: impl Fn(BackendId) -> bool) -> Result<Plan, PlanError> {
+        let backends = self.backends.iter().map(|(id, backend)| Backend {
+            id: *id,
+            name: backend.name.clone(),
+            address: backend.address,
+            weight: backend.weight,
+            state: if is_up(*id) {
+                backend.state
+            } else {
+                BackendState::Down
+            },
+            server_ids: backend.server_ids.clone(),
+        });
+        Plan::new(backends.collect(), self.quic_lb.iter().cloned())
+    }
+}
+
+/// What the threads share apart from the packet path.
+struct Shared {
+    control: Control,
+    registry: Mutex<(Registry, Option<Prober>)>,
+    failure: Mutex<Option<io::Error>>,
+}
+
+impl Shared {
+    /// Makes a plan of what is configured and known, and has the shards follow it.
+    fn replan(&self, state: &(Registry, Option<Prober>)) -> Result<(), PlanError> {
+        let (registry, prober) = state;
+        let up = |id| prober.as_ref().is_none_or(|prober| prober.is_up(id));
+        let plan = registry.plan(up)?;
+        for backend in plan.backends() {
+            let before = self.control.plan();
+            let former = before.backend(backend.id).map(|backend| backend.state);
+            if former.is_some_and(|former| former != backend.state) {
+                tracing::warn!("backend {} is {}", backend.name, backend.state);
+            }
+        }
+        self.control.set_plan(Arc::new(plan));
+        Ok(())
+    }
+
+    fn registry(&self) -> std::sync::MutexGuard<'_, (Registry, Option<Prober>)> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, error: io::Error) {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+        drop(failure);
+        self.control.stop();
+    }
+}
+
+/// A running balancer. Dropping it stops it.
+pub struct Balancer {
+    shared: Arc<Shared>,
+    reports: Vec<Arc<Mutex<ShardReport>>>,
+    threads: Vec<JoinHandle<()>>,
+    local: SocketAddr,
+}
+
+impl Balancer {
+    /// Binds the address and starts the threads.
+    ///
+    /// # Errors
+    /// If the address is in use, or the backends cannot be told apart.
+    pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        let mut registry = Registry {
+            backends: Vec::new(),
+            quic_lb: Vec::new(),
+            next: 0,
+        };
+        registry.configure(settings.backends.clone(), settings.quic_lb.clone());
+        let plan = Arc::new(registry.plan(|_| true)?);
+        let prober = settings.health.map(Prober::new).transpose()?;
+        let probes = prober.is_some();
+        let shared = Arc::new(Shared {
+            control: Control::new(plan),
+            registry: Mutex::new((registry, prober)),
+            failure: Mutex::new(None),
+        });
+        let sockets = bind(settings)?;
+        let local = match sockets.first() {
+            Some(first) => first.local_addr()?,
+            None => return Err(io::Error::from(io::ErrorKind::InvalidInput).into()),
+        };
+        let mut this = Self {
+            shared,
+            reports: Vec::new(),
+            threads: Vec::new(),
+            local,
+        };
+        for (number, socket) in sockets.into_iter().enumerate() {
+            this.start_shard(number, socket, settings)?;
+        }
+        if probes {
+            this.start_probes()?;
+        }
+        Ok(this)
+    }
+
+    fn start_shard(
+        &mut self,
+        number: usize,
+        socket: Socket,
+        settings: &Settings,
+    ) -> io::Result<()> {
+        let router = Router::new(self.shared.control.plan(), settings.limits);
+        let flows = Flows::new(FlowCapacity {
+            sources: settings.sources.iter().copied().map(Some).collect(),
+            sockets: settings.upstream_sockets,
+            flows: settings.flows,
+            idle: settings.limits.idle,
+        });
+        let pace = Pace {
+            slots: if settings.naive.is_some() { 1 } else { SLOTS },
+            work: settings.naive.unwrap_or_default(),
+        };
+        let shared = self.shared.clone();
+        let shard = Shard::new(socket, router, flows, options(settings), pace)?;
+        self.reports.push(shard.report());
+        let thread = std::thread::Builder::new().name(format!("balance-{number}"));
+        self.threads.push(thread.spawn(move || {
+            if let Err(error) = shard.run(&shared.control) {
+                shared.fail(error);
+            }
+        })?);
+        Ok(())
+    }
+
+    fn start_probes(&mut self) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("balance-probes".to_owned());
+        self.threads
+            .push(thread.spawn(move || run_probes(&shared))?);
+        Ok(())
+    }
+
+    /// Returns the address that clients send to.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Returns whether the balancer still runs: a shard whose socket breaks ends it.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.shared.control.is_stopped()
+    }
+
+    /// Replaces the backends and the QUIC-LB configurations. Open connections stay where they
+    /// are, as long as their backends do.
+    ///
+    /// # Errors
+    /// If the backends cannot be told apart. Nothing is changed then.
+    pub fn reconfigure(
+        &self,
+        backends: Vec<BackendSettings>,
+        quic_lb: Vec<Config>,
+    ) -> Result<(), PlanError> {
+        let mut state = self.shared.registry();
+        let former = (state.0.backends.clone(), state.0.quic_lb.clone());
+        state.0.configure(backends, quic_lb);
+        let done = self.shared.replan(&state);
+        if done.is_err() {
+            (state.0.backends, state.0.quic_lb) = former;
+        }
+        done
+    }
+
+    /// Sets the state of the backend with this name. Returns whether there is one.
+    pub fn set_state(&self, name: &str, state: BackendState) -> bool {
+        let mut registry = self.shared.registry();
+        let backends = registry.0.backends.iter_mut();
+        let named = backends.map(|(_, backend)| backend);
+        let Some(backend) = named.into_iter().find(|backend| backend.name == name) else {
+            return false;
+        };
+        backend.state = state;
+        // The plan differs from the last one only in a state.
+        self.shared.replan(&registry).is_ok()
+    }
+
+    /// Returns what was done so far. The counts of each shard are at most 50 ms old.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let plan = self.shared.control.plan();
+        let mut status = Status {
+            up: Traffic::default(),
+            down: Traffic::default(),
+            flows: 0,
+            sockets: 0,
+            entries: 0,
+            port_usage: 0.0,
+            backends: Vec::new(),
+        };
+        let mut total = ShardReport::default();
+        for report in &self.reports {
+            let report = report
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
+            status.up.add(&report.up);
+            status.down.add(&report.down);
+            status.flows += report.flows;
+            status.sockets += report.sockets;
+            status.entries += report.entries;
+            status.port_usage = status.port_usage.max(report.usage);
+            for (id, counts) in (0..).zip(&report.backends) {
+                total.backend(BackendId(id)).add(counts);
+            }
+        }
+        status.backends = plan
+            .backends()
+            .iter()
+            .map(|backend| {
+                let counts = *total.backend(backend.id);
+                BackendStatus {
+                    name: backend.name.clone(),
+                    address: backend.address,
+                    state: backend.state,
+                    assigned: counts.assigned,
+                    sent: counts.sent,
+                    received: counts.received,
+                    unroutable: counts.unroutable,
+                }
+            })
+            .collect();
+        status
+    }
+
+    /// Stops the threads and returns the final counts.
+    ///
+    /// # Errors
+    /// What ended a shard before.
+    pub fn stop(mut self) -> io::Result<Status> {
+        self.join();
+        let mut failure = self
+            .shared
+            .failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match failure.take() {
+            Some(error) => Err(error),
+            None => {
+                drop(failure);
+                Ok(self.status())
+            }
+        }
+    }
+
+    fn join(&mut self) {
+        self.shared.control.stop();
+        for thread in self.threads.drain(..) {
+            // A panic has been printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+impl std::fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Balancer")
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+fn options(settings: &Settings) -> Options {
+    let offload = settings.naive.is_none();
+    Options {
+        gso: offload,
+        gro: offload,
+        ..Options::default()
+    }
+}
+
+/// Binds a socket for each shard to the address.
+fn bind(settings: &Settings) -> io::Result<Vec<Socket>> {
+    let count = settings.shards.max(1);
+    let options = Options {
+        reuse_port: count > 1,
+        ..options(settings)
+    };
+    let mut sockets = vec![Socket::bind(settings.listen, &options)?];
+    let local = match sockets.first() {
+        Some(first) => first.local_addr()?,
+        None => settings.listen,
+    };
+    for _ in 1..count {
+        sockets.push(Socket::bind(local, &options)?);
+    }
+    Ok(sockets)
+}
+
+fn run_probes(shared: &Shared) {
+    let mut due = Instant::now();
+    while !shared.control.is_stopped() {
+        let mut state = shared.registry();
+        let (registry, Some(prober)) = &mut *state else {
+            return;
+        };
+        let mut changed = prober.receive();
+        let now = Instant::now();
+        if now >= due {
+            due = now + prober.interval();
+            let backends: Vec<_> = registry
+                .backends
+                .iter()
+                .map(|(id, backend)| (*id, backend.address))
+                .collect();
+            changed |= prober.probe(&backends);
+        }
+        if changed && let Err(error) = shared.replan(&state) {
+            // The plan before differed in states only, so this does not happen.
+            tracing::error!(%error, "a backend's state cannot be changed");
+        }
+        drop(state);
+        std::thread::sleep(TICK);
+    }
+}

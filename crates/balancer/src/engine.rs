@@ -1,0 +1,228 @@
+//! Decisions about received messages: which upstream port or client each part goes to.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use clearway_udp::{Meta, Socket, Transmit};
+
+use crate::backend::BackendId;
+use crate::flows::{FlowKey, Flows, Upstream};
+use crate::header::Header;
+use crate::report::ShardReport;
+use crate::router::{Route, RouteStep, Router, Tuple};
+use crate::send::{datagrams, send};
+use crate::traffic::DropReason;
+
+/// What decides about datagrams, apart from the sockets they are read from.
+pub(crate) struct Engine {
+    pub(crate) router: Router,
+    pub(crate) flows: Flows,
+    pub(crate) counts: ShardReport,
+    /// Processor time to waste on each datagram.
+    pub(crate) work: Duration,
+}
+
+/// Datagrams for one upstream port.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) upstream: Upstream,
+    pub(crate) backend: BackendId,
+    pub(crate) transmit: Transmit<'a>,
+}
+
+impl Engine {
+    /// Routes every datagram of a message; those for one connection ID stay together.
+    pub(crate) fn route_message<'a>(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        payload: &'a [u8],
+        outgoing: &mut Vec<Outgoing<'a>>,
+    ) {
+        let from = Tuple {
+            client: meta.remote,
+            service: meta.local_ip,
+        };
+        let stride = meta.stride.max(1);
+        self.counts.up.received += meta.datagrams() as u64;
+        if payload.is_empty() {
+            self.counts
+                .up
+                .drop(DropReason::Empty, meta.datagrams() as u64);
+            return;
+        }
+        // The run that is being extended: its route, its first datagram, where it starts.
+        let mut run: Option<(Route, Upstream, usize)> = None;
+        let mut end = 0;
+        for datagram in payload.chunks(stride) {
+            let start = end;
+            end += datagram.len();
+            spin(self.work);
+            if let Some((route, _, first)) = &run
+                && let Some(head) = payload.get(*first..*first + stride)
+                && is_same_connection(route, head, datagram)
+            {
+                continue;
+            }
+            if let Some((route, upstream, first)) = run.take() {
+                let part = payload.get(first..start).unwrap_or_default();
+                outgoing.push(self.outgoing(route.backend, upstream, meta, part));
+            }
+            match self.route(now, from, datagram) {
+                Ok((route, upstream)) => run = Some((route, upstream, start)),
+                Err(reason) => self.counts.up.drop(reason, 1),
+            }
+        }
+        if let Some((route, upstream, first)) = run {
+            let part = payload.get(first..).unwrap_or_default();
+            outgoing.push(self.outgoing(route.backend, upstream, meta, part));
+        }
+    }
+
+    fn route(
+        &mut self,
+        now: Duration,
+        from: Tuple,
+        datagram: &[u8],
+    ) -> Result<(Route, Upstream), DropReason> {
+        let route = self.router.route(now, from, datagram)?;
+        let key = FlowKey {
+            tuple: from,
+            backend: route.backend,
+        };
+        let flow = self.flows.upstream(now, key)?;
+        if route.step == RouteStep::Assigned {
+            self.counts.backend(route.backend).assigned += 1;
+        }
+        Ok((route, flow.upstream))
+    }
+
+    fn outgoing<'a>(
+        &self,
+        backend: BackendId,
+        upstream: Upstream,
+        meta: &Meta,
+        contents: &'a [u8],
+    ) -> Outgoing<'a> {
+        let address = self.router.plan().backend(backend);
+        // A backend that was just routed to is in the plan.
+        let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let mut transmit = Transmit::new(
+            address.map_or(unspecified, |backend| backend.address),
+            contents,
+        );
+        transmit.local_ip = self.flows.source(upstream);
+        transmit.ecn = meta.ecn;
+        transmit.segment_size = Some(meta.stride);
+        Outgoing {
+            upstream,
+            backend,
+            transmit,
+        }
+    }
+
+    pub(crate) fn send_up(&mut self, ports: &[Socket], mut outgoing: Vec<Outgoing<'_>>) {
+        for out in &outgoing {
+            let backend = self.counts.backend(out.backend);
+            backend.sent += datagrams(&out.transmit);
+        }
+        let mut rest = outgoing.as_mut_slice();
+        while let Some(first) = rest.first() {
+            let socket = first.upstream.socket;
+            let count = rest
+                .iter()
+                .take_while(|out| out.upstream.socket == socket)
+                .count();
+            let (now, later) = rest.split_at_mut(count);
+            let mut transmits: Vec<_> = now.iter().map(|out| out.transmit.clone()).collect();
+            if let Some(port) = ports.get(socket as usize) {
+                send(port, &mut transmits, &mut self.counts.up);
+            } else {
+                let lost = transmits.iter().map(datagrams).sum();
+                self.counts.up.drop(DropReason::NoUpstreamPort, lost);
+            }
+            rest = later;
+        }
+    }
+
+    /// Finds the client of a backend's message. All of it has one destination address, and so
+    /// one client.
+    pub(crate) fn route_reply<'a>(
+        &mut self,
+        now: Duration,
+        port: u32,
+        meta: &Meta,
+        payload: &'a [u8],
+    ) -> Option<Transmit<'a>> {
+        let count = meta.datagrams() as u64;
+        self.counts.down.received += count;
+        for _ in 0..count {
+            spin(self.work);
+        }
+        let reply = self.reply_client(port, meta, payload.is_empty());
+        let (backend, client) = match reply {
+            Ok(found) => found,
+            Err(reason) => {
+                self.counts.down.drop(reason, count);
+                return None;
+            }
+        };
+        let counts = self.counts.backend(backend);
+        counts.received += count;
+        for datagram in payload.chunks(meta.stride.max(1)) {
+            let long = datagram.first().is_some_and(|first| first & 0x80 != 0);
+            if long && self.router.learn(now, backend, datagram) {
+                self.counts.backend(backend).unroutable += 1;
+            }
+        }
+        let mut transmit = Transmit::new(client.client, payload);
+        transmit.local_ip = client.service;
+        transmit.ecn = meta.ecn;
+        transmit.segment_size = Some(meta.stride);
+        Some(transmit)
+    }
+
+    fn reply_client(
+        &mut self,
+        port: u32,
+        meta: &Meta,
+        empty: bool,
+    ) -> Result<(BackendId, Tuple), DropReason> {
+        if empty {
+            return Err(DropReason::Empty);
+        }
+        let backend = self.router.plan().backend_at(meta.remote);
+        let backend = backend.ok_or(DropReason::UnknownSender)?;
+        let client = self.flows.client(backend, port, meta.local_ip)?;
+        Ok((backend, client))
+    }
+}
+
+/// Returns whether two datagrams of one train have short headers with the same connection ID, so
+/// that the second goes where the first went.
+fn is_same_connection(route: &Route, first: &[u8], second: &[u8]) -> bool {
+    let decided_by_cid = match route.step {
+        RouteStep::ServerId | RouteStep::ConnectionId => true,
+        RouteStep::Handshake | RouteStep::Addresses | RouteStep::Assigned => false,
+    };
+    let Some((start, len)) = route.cid.filter(|_| decided_by_cid) else {
+        return false;
+    };
+    let short = |datagram| matches!(Header::parse(datagram), Some(Header::Short { .. }));
+    let cid = first.get(start..start + len);
+    short(first) && short(second) && cid.is_some() && cid == second.get(start..start + len)
+}
+
+/// Keeps the processor busy.
+fn spin(work: Duration) {
+    if work.is_zero() {
+        return;
+    }
+    let start = Instant::now();
+    while start.elapsed() < work {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -1,0 +1,182 @@
+use std::sync::Arc;
+
+use clearway_quic::cid::quic_lb::ServerId;
+use clearway_udp::{Ecn, Options};
+use proptest::prelude::*;
+
+use super::*;
+use crate::flows::FlowCapacity;
+use crate::plan::Plan;
+use crate::plan::tests::{backends, config};
+use crate::router::RouterLimits;
+use crate::traffic::Traffic;
+
+const NOW: Duration = Duration::from_secs(5);
+
+fn engine() -> Engine {
+    let plan = Plan::new(backends(3), [config()]).unwrap();
+    let limits = RouterLimits {
+        new_connections: 0,
+        new_connections_by_source: 0,
+        ..RouterLimits::default()
+    };
+    Engine {
+        router: Router::new(Arc::new(plan), limits),
+        flows: Flows::new(FlowCapacity {
+            sources: Vec::new(),
+            sockets: 4,
+            flows: 100,
+            idle: Duration::from_secs(60),
+        }),
+        counts: ShardReport::default(),
+        work: Duration::ZERO,
+    }
+}
+
+fn meta(port: u16, len: usize, stride: usize) -> Meta {
+    let mut meta = Meta::new(SocketAddr::from(([192, 0, 2, 1], port)));
+    (meta.len, meta.stride, meta.ecn) = (len, stride, Some(Ecn::Ect1));
+    meta
+}
+
+/// A short header with a connection ID of backend `server`, if there is one, in `size` bytes.
+fn short(server: u8, size: usize) -> Vec<u8> {
+    let id = ServerId::new(&[server]).unwrap();
+    let cid = config().encode(&id, &[server; 7], 0).unwrap();
+    let mut packet = [&[0x40], &cid[..]].concat();
+    packet.resize(size, server);
+    packet
+}
+
+#[test]
+fn train_is_split_where_its_connection_id_changes() {
+    let mut engine = engine();
+    let servers = [1, 1, 2, 2, 2, 1, 3];
+    let mut train: Vec<u8> = servers.iter().flat_map(|&n| short(n, 50)).collect();
+    train.truncate(train.len() - 9);
+    let mut outgoing = Vec::new();
+    engine.route_message(NOW, &meta(1, train.len(), 50), &train, &mut outgoing);
+    let runs: Vec<_> = outgoing
+        .iter()
+        .map(|out| (out.backend.0, datagrams(&out.transmit)))
+        .collect();
+    assert_eq!(runs, [(1, 2), (2, 3), (1, 1), (3, 1)]);
+    for out in &outgoing {
+        let backend = engine.router.plan().backend(out.backend).unwrap();
+        assert_eq!(out.transmit.remote, backend.address);
+        assert_eq!(out.transmit.ecn, Some(Ecn::Ect1), "ECN is kept");
+        assert_eq!(out.transmit.segment_size, Some(50));
+    }
+    assert_eq!(engine.counts.up.received, 7);
+}
+
+#[test]
+fn datagrams_without_known_connection_id_travel_alone() {
+    let mut engine = engine();
+    let train: Vec<u8> = (0..3).flat_map(|_| vec![0x7f; 40]).collect();
+    let mut outgoing = Vec::new();
+    engine.route_message(NOW, &meta(1, train.len(), 40), &train, &mut outgoing);
+    assert_eq!(outgoing.len(), 3);
+}
+
+#[test]
+fn reply_returns_to_client_only_from_its_backend() {
+    let mut engine = engine();
+    let packet = short(2, 50);
+    let mut outgoing = Vec::new();
+    engine.route_message(NOW, &meta(7, 50, 50), &packet, &mut outgoing);
+    let (port, backend) = (outgoing[0].upstream.socket, outgoing[0].transmit.remote);
+    let mut reply = meta(0, 60, 30);
+    reply.remote = backend;
+    let content = [1; 60];
+    let sent = engine.route_reply(NOW, port, &reply, &content).unwrap();
+    assert_eq!(sent.remote, meta(7, 0, 0).remote);
+    assert_eq!((sent.segment_size, sent.ecn), (Some(30), Some(Ecn::Ect1)));
+
+    reply.remote = "10.0.0.1:1".parse().unwrap();
+    assert!(
+        engine.route_reply(NOW, port, &reply, &content).is_none(),
+        "another backend"
+    );
+    reply.remote = "10.6.6.6:1".parse().unwrap();
+    assert!(
+        engine.route_reply(NOW, port, &reply, &content).is_none(),
+        "a stranger"
+    );
+    reply.remote = backend;
+    assert!(
+        engine.route_reply(NOW, port, &reply, &[]).is_none(),
+        "empty"
+    );
+    let drops: Vec<_> = engine.counts.down.drops().collect();
+    let expected = [
+        (DropReason::Empty, 2),
+        (DropReason::UnknownSender, 2),
+        (DropReason::UnknownFlow, 2),
+    ];
+    assert_eq!(drops, expected);
+    assert_eq!(engine.counts.down.received, 8);
+}
+
+/// The sockets under test, in memory of the kernel's loopback.
+#[test]
+fn what_cannot_be_sent_is_counted() {
+    let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let mut traffic = Traffic::default();
+    let payload = vec![0; 3_000];
+    let mut trains = [
+        Transmit::new(socket.local_addr().unwrap(), &payload),
+        // A port that cannot be, and an address of another family.
+        Transmit::new("127.0.0.1:0".parse().unwrap(), &payload),
+        Transmit::new("[::1]:9".parse().unwrap(), &payload),
+        Transmit::new(socket.local_addr().unwrap(), &payload),
+    ];
+    for train in &mut trains {
+        train.segment_size = Some(1_000);
+        traffic.received += 3;
+    }
+    send(&socket, &mut trains, &mut traffic);
+    assert_eq!(traffic.forwarded, 6);
+    let drops: Vec<_> = traffic.drops().collect();
+    assert_eq!(drops, [(DropReason::SendFailed, 6)]);
+    assert!(traffic.is_conserved());
+}
+
+proptest! {
+    /// Random trains: each datagram is in one run or counted as dropped, in order, and no run
+    /// mixes connection IDs.
+    #[test]
+    fn every_datagram_of_a_train_is_sent_or_counted(
+        trains in proptest::collection::vec(
+            (any::<u16>(), 0_usize..80, proptest::collection::vec((0_u8..6, any::<u64>()), 0..12)),
+            1..8,
+        ),
+    ) {
+        let mut engine = engine();
+        let mut sent = 0;
+        for (port, stride, datagrams_in) in trains {
+            let mut train = Vec::new();
+            for (server, random) in datagrams_in {
+                let mut datagram = match server {
+                    0 => random.to_be_bytes().repeat(10),
+                    1 => [&[0xc0, 0, 0, 0, 1][..], &random.to_be_bytes().repeat(10)].concat(),
+                    known => short(known - 1, 80),
+                };
+                datagram.resize(stride.max(1), 0);
+                train.extend(datagram);
+            }
+            let meta = meta(port % 3, train.len(), stride.max(1));
+            let mut outgoing = Vec::new();
+            engine.route_message(NOW, &meta, &train, &mut outgoing);
+            for out in &outgoing {
+                sent += datagrams(&out.transmit);
+                let parts = out.transmit.contents.chunks(stride.max(1));
+                let cids: std::collections::BTreeSet<_> =
+                    parts.filter_map(|part| part.get(1..10)).collect();
+                prop_assert!(cids.len() <= 1);
+            }
+        }
+        let up = engine.counts.up;
+        prop_assert_eq!(up.received, sent + up.dropped());
+    }
+}

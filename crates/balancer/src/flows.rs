@@ -1,0 +1,255 @@
+//! Upstream ports: which of the balancer's addresses a client's datagrams are sent from, and which
+//! client a backend's replies belong to.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use foldhash::fast::RandomState;
+
+use crate::backend::BackendId;
+use crate::lru::LruMap;
+use crate::router::Tuple;
+use crate::traffic::DropReason;
+
+/// How long a flow is kept that the backend has not answered yet. Spoofed addresses make such
+/// flows, so they must not take ports for long.
+const UNANSWERED: Duration = Duration::from_secs(10);
+
+/// What a flow belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    /// The client's addresses.
+    pub tuple: Tuple,
+    /// The backend.
+    pub backend: BackendId,
+}
+
+/// One of the balancer's ports, and the address that its datagrams are sent from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Upstream {
+    /// The number of the socket.
+    pub socket: u32,
+    /// The number of the source address in [`FlowCapacity::sources`].
+    pub source: u32,
+}
+
+/// A flow's upstream port, and whether it is new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// The port.
+    pub upstream: Upstream,
+    /// The client's datagrams have not been sent from it before.
+    pub is_new: bool,
+}
+
+/// How many flows there can be.
+#[derive(Clone, Debug)]
+pub struct FlowCapacity {
+    /// Source addresses; `None` stands for the one that the system chooses.
+    pub sources: Vec<Option<IpAddr>>,
+    /// Most sockets that may be opened.
+    pub sockets: u32,
+    /// Most flows in all.
+    pub flows: usize,
+    /// How long a flow is kept without a datagram of its client.
+    pub idle: Duration,
+}
+
+/// The flows of a shard.
+///
+/// A flow is one client's four addresses and one backend: a client that only changes its
+/// connection ID keeps it, and a client whose address changes gets another, which the backend then
+/// validates as it would the client's own new address. So nothing that is not authenticated by
+/// the backend changes where its datagrams go.
+#[derive(Debug)]
+pub struct Flows {
+    capacity: FlowCapacity,
+    /// Flows that the backend has answered.
+    answered: LruMap<FlowKey, Upstream>,
+    unanswered: LruMap<FlowKey, Upstream>,
+    clients: HashMap<(BackendId, Upstream), Tuple, RandomState>,
+    ports: HashMap<BackendId, Ports, RandomState>,
+}
+
+/// The ports of one backend.
+#[derive(Debug, Default)]
+struct Ports {
+    /// How many have been used at least once: all with lower numbers.
+    used: u64,
+    /// Used ones that are free again, the longest free first, so that late datagrams of the
+    /// former flow have passed.
+    free: VecDeque<Upstream>,
+}
+
+impl Flows {
+    /// Creates an empty table.
+    #[must_use]
+    pub fn new(mut capacity: FlowCapacity) -> Self {
+        if capacity.sources.is_empty() {
+            capacity.sources.push(None);
+        }
+        Self {
+            answered: LruMap::new(capacity.flows),
+            unanswered: LruMap::new(capacity.flows),
+            capacity,
+            clients: HashMap::default(),
+            ports: HashMap::default(),
+        }
+    }
+
+    /// Returns the number of flows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.answered.len() + self.unanswered.len()
+    }
+
+    /// Returns whether there are no flows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the source address of an upstream port.
+    #[must_use]
+    pub fn source(&self, upstream: Upstream) -> Option<IpAddr> {
+        *self.capacity.sources.get(upstream.source as usize)?
+    }
+
+    /// Returns the number of a source address that a reply was sent to.
+    fn source_number(&self, local: Option<IpAddr>) -> Option<u32> {
+        let sources = &self.capacity.sources;
+        if let [None] = sources.as_slice() {
+            return Some(0);
+        }
+        let place = sources.iter().position(|source| *source == local)?;
+        u32::try_from(place).ok()
+    }
+
+    /// Returns the share of a backend's upstream ports that are in use, from 0 to 1, of the
+    /// backend with the greatest.
+    #[must_use]
+    pub fn usage(&self) -> f64 {
+        let in_use = |ports: &Ports| ports.used.saturating_sub(ports.free.len() as u64);
+        let most = self.ports.values().map(in_use).max().unwrap_or(0);
+        let flows = self.len() as f64 / self.capacity.flows.max(1) as f64;
+        (most as f64 / self.most_ports().max(1) as f64).max(flows)
+    }
+
+    fn most_ports(&self) -> u64 {
+        u64::from(self.capacity.sockets) * self.capacity.sources.len() as u64
+    }
+
+    /// Returns the upstream port for a client's datagram to a backend. Sockets are numbered from
+    /// 0, and a higher number than before means that one has to be opened.
+    ///
+    /// # Errors
+    /// [`DropReason::NoUpstreamPort`] if all are in use, by flows that the backend has answered
+    /// or that are new.
+    pub fn upstream(&mut self, now: Duration, key: FlowKey) -> Result<Flow, DropReason> {
+        let known = match self.answered.get(now, &key) {
+            Some(upstream) => Some(*upstream),
+            None => self.unanswered.get(now, &key).copied(),
+        };
+        if let Some(upstream) = known {
+            let is_new = false;
+            return Ok(Flow { upstream, is_new });
+        }
+        self.expire(now, 2);
+        // Flows with spoofed addresses take each other's place, never that of an answered one.
+        if self.unanswered.len() >= self.capacity.flows / 2
+            && let Some((key, upstream)) = self.unanswered.remove_oldest()
+        {
+            self.release(key, upstream);
+        }
+        if self.len() >= self.capacity.flows {
+            return Err(DropReason::NoUpstreamPort);
+        }
+        let upstream = self.free_port(now, key.backend)?;
+        self.clients.insert((key.backend, upstream), key.tuple);
+        self.unanswered.insert(now, key, upstream);
+        let is_new = true;
+        Ok(Flow { upstream, is_new })
+    }
+
+    fn free_port(&mut self, now: Duration, backend: BackendId) -> Result<Upstream, DropReason> {
+        let most = self.most_ports();
+        let sources = self.capacity.sources.len() as u64;
+        if let Some(port) = self.ports.entry(backend).or_default().take(most, sources) {
+            return Ok(port);
+        }
+        // All at once, because nothing else can help.
+        self.expire(now, usize::MAX);
+        let ports = self.ports.entry(backend).or_default();
+        ports.take(most, sources).ok_or(DropReason::NoUpstreamPort)
+    }
+
+    /// Removes up to `count` flows of each kind whose time is over.
+    pub fn expire(&mut self, now: Duration, count: usize) {
+        for _ in 0..count {
+            let idle = self.capacity.idle;
+            let answered = self.answered.remove_expired(now, idle);
+            let unanswered = self.unanswered.remove_expired(now, UNANSWERED.min(idle));
+            if answered.is_none() && unanswered.is_none() {
+                return;
+            }
+            for (key, upstream) in answered.into_iter().chain(unanswered) {
+                self.release(key, upstream);
+            }
+        }
+    }
+
+    fn release(&mut self, key: FlowKey, upstream: Upstream) {
+        self.clients.remove(&(key.backend, upstream));
+        let ports = self.ports.entry(key.backend).or_default();
+        ports.free.push_back(upstream);
+    }
+
+    /// Returns the client that a backend's datagram belongs to. `local` is the address of this
+    /// host that it was sent to. It does not extend the flow's time: only its client does.
+    ///
+    /// # Errors
+    /// [`DropReason::UnknownFlow`] if there is none.
+    pub fn client(
+        &mut self,
+        backend: BackendId,
+        socket: u32,
+        local: Option<IpAddr>,
+    ) -> Result<Tuple, DropReason> {
+        let source = self.source_number(local).ok_or(DropReason::UnknownFlow)?;
+        let upstream = Upstream { socket, source };
+        let client = self.clients.get(&(backend, upstream));
+        let tuple = *client.ok_or(DropReason::UnknownFlow)?;
+        let key = FlowKey { tuple, backend };
+        if !self.unanswered.is_empty()
+            && let Some(used) = self.unanswered.used(&key)
+        {
+            self.unanswered.remove(&key);
+            self.answered.insert(used, key, upstream);
+        }
+        Ok(tuple)
+    }
+}
+
+impl Ports {
+    /// Takes a port that was never used, or else the one that has been free for longest. Ports
+    /// of one socket come first, so that few sockets are opened.
+    fn take(&mut self, most: u64, sources: u64) -> Option<Upstream> {
+        if self.used < most && self.free.len() < REUSE_AFTER {
+            let number = self.used;
+            self.used += 1;
+            return Some(Upstream {
+                socket: u32::try_from(number / sources).ok()?,
+                source: u32::try_from(number % sources).ok()?,
+            });
+        }
+        self.free.pop_front()
+    }
+}
+
+/// Free ports that are kept before one of them is used again, as long as there are unused ones.
+const REUSE_AFTER: usize = 64;
+
+#[cfg(test)]
+#[path = "flows_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW: Duration = Duration::from_secs(100);
+const B1: BackendId = BackendId(1);
+const B2: BackendId = BackendId(2);
+
+fn flows(sources: u8, sockets: u32) -> Flows {
+    let address = |n| Some(IpAddr::from([10, 0, 0, n]));
+    Flows::new(FlowCapacity {
+        sources: (0..sources).map(address).collect(),
+        sockets,
+        flows: 1_000,
+        idle: Duration::from_secs(60),
+    })
+}
+
+fn key(port: u16, backend: BackendId) -> FlowKey {
+    let client = SocketAddr::from(([192, 0, 2, 1], port));
+    let tuple = Tuple {
+        client,
+        service: None,
+    };
+    FlowKey { tuple, backend }
+}
+
+#[test]
+fn client_keeps_its_port_and_replies_return_to_it() {
+    let mut flows = flows(2, 3);
+    let first = flows.upstream(NOW, key(1, B1)).unwrap();
+    assert!(first.is_new);
+    let again = flows.upstream(NOW, key(1, B1)).unwrap();
+    assert_eq!((again.upstream, again.is_new), (first.upstream, false));
+    let source = flows.source(first.upstream);
+    let client = flows.client(B1, first.upstream.socket, source);
+    assert_eq!(client, Ok(key(1, B1).tuple));
+    let unknown = Err(DropReason::UnknownFlow);
+    assert_eq!(flows.client(B2, first.upstream.socket, source), unknown);
+    assert_eq!(flows.client(B1, first.upstream.socket + 1, source), unknown);
+    let elsewhere = Some(IpAddr::from([10, 9, 9, 9]));
+    assert_eq!(flows.client(B1, first.upstream.socket, elsewhere), unknown);
+}
+
+#[test]
+fn other_address_of_a_client_gets_another_port_and_first_one_stays() {
+    let mut flows = flows(2, 3);
+    let first = flows.upstream(NOW, key(1, B1)).unwrap().upstream;
+    let second = flows.upstream(NOW, key(2, B1)).unwrap().upstream;
+    assert_ne!(first, second);
+    let client = flows.client(B1, first.socket, flows.source(first));
+    assert_eq!(client, Ok(key(1, B1).tuple));
+}
+
+#[test]
+fn backends_share_ports() {
+    let mut flows = flows(1, 1);
+    let first = flows.upstream(NOW, key(1, B1)).unwrap().upstream;
+    let second = flows.upstream(NOW, key(2, B2)).unwrap().upstream;
+    assert_eq!(first, second);
+    let full = flows.upstream(NOW, key(3, B1));
+    assert_eq!(full, Err(DropReason::NoUpstreamPort));
+    assert!(flows.usage() >= 1.0);
+}
+
+#[test]
+fn unanswered_flows_give_their_ports_back_early() {
+    let mut flows = flows(1, 2);
+    let answered = flows.upstream(NOW, key(1, B1)).unwrap().upstream;
+    let source = flows.source(answered);
+    flows.client(B1, answered.socket, source).unwrap();
+    flows.upstream(NOW, key(2, B1)).unwrap();
+    let later = NOW + UNANSWERED;
+    assert!(flows.upstream(later, key(3, B1)).unwrap().is_new);
+    let full = flows.upstream(later, key(2, B1));
+    assert_eq!(full, Err(DropReason::NoUpstreamPort));
+    assert!(!flows.upstream(later, key(1, B1)).unwrap().is_new);
+}
+
+#[test]
+fn flood_of_unanswered_flows_spares_answered_ones() {
+    let mut flows = flows(100, 100);
+    for port in 0..400 {
+        let upstream = flows.upstream(NOW, key(port, B1)).unwrap().upstream;
+        let source = flows.source(upstream);
+        flows.client(B1, upstream.socket, source).unwrap();
+    }
+    for port in 1_000..9_000 {
+        assert!(flows.upstream(NOW, key(port, B1)).unwrap().is_new);
+    }
+    assert_eq!(flows.len(), 400 + 500);
+    assert!((0..400).all(|port| !flows.upstream(NOW, key(port, B1)).unwrap().is_new));
+}
+
+#[test]
+fn replies_alone_do_not_extend_a_flow() {
+    let mut flows = flows(1, 2);
+    let upstream = flows.upstream(NOW, key(1, B1)).unwrap().upstream;
+    let source = flows.source(upstream);
+    for _ in 0..3 {
+        flows.client(B1, upstream.socket, source).unwrap();
+    }
+    flows.expire(NOW + Duration::from_secs(59), 9);
+    assert_eq!(flows.len(), 1);
+    flows.expire(NOW + Duration::from_secs(60), 9);
+    assert_eq!(flows.len(), 0);
+    let gone = flows.client(B1, upstream.socket, source);
+    assert_eq!(gone, Err(DropReason::UnknownFlow));
+}
+
+proptest! {
+    /// No two flows of one backend share a port, and every reply finds its client.
+    #[test]
+    fn each_port_has_one_client(
+        steps in proptest::collection::vec((0_u16..12, 1_u16..3, 0_u64..40, any::<bool>()), 0..200),
+    ) {
+        let mut flows = flows(2, 3);
+        let mut now = NOW;
+        let mut last: HashMap<FlowKey, Upstream> = HashMap::new();
+        for (port, backend, pause, reply) in steps {
+            now += Duration::from_secs(pause);
+            let key = key(port, BackendId(backend));
+            if reply {
+                if let Some(upstream) = last.get(&key) {
+                    let source = flows.source(*upstream);
+                    if let Ok(tuple) = flows.client(key.backend, upstream.socket, source) {
+                        let owner = FlowKey { tuple, ..key };
+                        prop_assert_eq!(last.get(&owner), Some(upstream));
+                    }
+                }
+            } else if let Ok(flow) = flows.upstream(now, key) {
+                prop_assert!(flow.upstream.socket < 3 && flow.upstream.source < 2);
+                let source = flows.source(flow.upstream);
+                let client = flows.client(key.backend, flow.upstream.socket, source);
+                prop_assert_eq!(client, Ok(key.tuple));
+                last.insert(key, flow.upstream);
+            }
+            prop_assert_eq!(flows.clients.len(), flows.len());
+            let ports: HashSet<_> = flows.clients.keys().collect();
+            prop_assert_eq!(ports.len(), flows.len());
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The backends and encodings that shards route by.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use clearway_quic::cid::quic_lb::{Config, ServerId};
+
+use crate::backend::{Backend, BackendId};
+use crate::maglev::Maglev;
+
+/// Why backends cannot be routed to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Two backends have the same address.
+    #[error("backends {first:?} and {second:?} have the same address {address}")]
+    SameAddress {
+        /// The first backend's name.
+        first: String,
+        /// The second backend's name.
+        second: String,
+        /// Their address.
+        address: SocketAddr,
+    },
+    /// Two backends have the same server ID.
+    #[error("backends {first:?} and {second:?} have the same server ID {server_id}")]
+    SameServerId {
+        /// The first backend's name.
+        first: String,
+        /// The second backend's name.
+        second: String,
+        /// Their server ID.
+        server_id: ServerId,
+    },
+    /// Two QUIC-LB configurations have the same ID.
+    #[error("two [[quic_lb.config]] sections have the ID {0}")]
+    SameConfigId(u8),
+}
+
+/// Everything that routing depends on apart from the tables of each shard. It is not changed but
+/// replaced: by a new configuration, or when a backend's state changes.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    backends: Vec<Backend>,
+    by_id: HashMap<BackendId, usize>,
+    by_address: HashMap<SocketAddr, BackendId>,
+    by_server_id: HashMap<(u8, ServerId), BackendId>,
+    /// By config ID.
+    configs: [Option<Config>; 8],
+    maglev: Maglev,
+}
+
+impl Plan {
+    /// Creates a plan. Takes milliseconds, for the table of [`Maglev`].
+    ///
+    /// # Errors
+    /// If two backends or two configurations cannot be told apart.
+    pub fn new(
+        backends: Vec<Backend>,
+        configs: impl IntoIterator<Item = Config>,
+    ) -> Result<Self, PlanError> {
+        let maglev = Maglev::new(&backends);
+        let mut plan = Self {
+            maglev,
+            by_id: HashMap::new(),
+            by_address: HashMap::new(),
+            by_server_id: HashMap::new(),
+            configs: Default::default(),
+            backends: Vec::new(),
+        };
+        for config in configs {
+            let id = config.id();
+            if let Some(place) = plan.configs.get_mut(usize::from(id))
+                && place.replace(config).is_some()
+            {
+                return Err(PlanError::SameConfigId(id));
+            }
+        }
+        for backend in backends {
+            plan.add(backend)?;
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, backend: Backend) -> Result<(), PlanError> {
+        let (id, address) = (backend.id, backend.address);
+        if let Some(other) = self.by_address.insert(address, id) {
+            return Err(PlanError::SameAddress {
+                first: self.name(other),
+                second: backend.name,
+                address,
+            });
+        }
+        for &(config, server_id) in &backend.server_ids {
+            let former = self.by_server_id.insert((config, server_id), id);
+            if let Some(other) = former.filter(|&other| other != id) {
+                return Err(PlanError::SameServerId {
+                    first: self.name(other),
+                    second: backend.name,
+                    server_id,
+                });
+            }
+        }
+        self.by_id.insert(id, self.backends.len());
+        self.backends.push(backend);
+        Ok(())
+    }
+
+    fn name(&self, id: BackendId) -> String {
+        self.backend(id)
+            .map_or_else(String::new, |backend| backend.name.clone())
+    }
+
+    /// Returns the backends.
+    #[must_use]
+    pub fn backends(&self) -> &[Backend] {
+        &self.backends
+    }
+
+    /// Returns a backend.
+    #[must_use]
+    pub fn backend(&self, id: BackendId) -> Option<&Backend> {
+        self.backends.get(*self.by_id.get(&id)?)
+    }
+
+    /// Returns the backend with this address.
+    #[must_use]
+    pub fn backend_at(&self, address: SocketAddr) -> Option<BackendId> {
+        self.by_address.get(&address).copied()
+    }
+
+    /// Returns the backend that a connection ID names, whatever its state, and the length of the
+    /// connection ID. More bytes than the connection ID may follow.
+    #[must_use]
+    pub fn decode(&self, dcid: &[u8]) -> Option<(BackendId, usize)> {
+        let first = dcid.first()?;
+        let config = self.configs.get(usize::from(first >> 5))?.as_ref()?;
+        let server_id = config.decode(dcid)?;
+        let backend = self.by_server_id.get(&(config.id(), server_id))?;
+        Some((*backend, config.cid_len()))
+    }
+
+    /// Returns whether `id` is sent datagrams of existing connections.
+    #[must_use]
+    pub fn serves_connections(&self, id: BackendId) -> bool {
+        self.backend(id)
+            .is_some_and(|backend| backend.state.serves_connections())
+    }
+
+    /// Returns the table for new connections.
+    #[must_use]
+    pub fn maglev(&self) -> &Maglev {
+        &self.maglev
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::backend::BackendState;
+
+    /// Backends at ports 1, 2 … of 10.0.0.1, with one-byte server IDs of the same numbers.
+    pub(crate) fn backends(count: u16) -> Vec<Backend> {
+        (1..=count)
+            .map(|n| Backend {
+                id: BackendId(n),
+                name: format!("b{n}"),
+                address: format!("10.0.0.1:{n}").parse().unwrap(),
+                weight: 1,
+                state: BackendState::Active,
+                server_ids: vec![(0, ServerId::new(&[n as u8]).unwrap())],
+            })
+            .collect()
+    }
+
+    pub(crate) fn config() -> Config {
+        let config = Config::new(0, 1, 7).unwrap();
+        config.with_key(&[3; 16]).unwrap()
+    }
+
+    #[test]
+    fn connection_id_names_its_backend() {
+        let plan = Plan::new(backends(3), [config()]).unwrap();
+        for backend in plan.backends() {
+            let server_id = backend.server_ids[0].1;
+            let cid = config().encode(&server_id, &[9; 7], 0).unwrap();
+            assert_eq!(plan.decode(&cid), Some((backend.id, 9)));
+            assert_eq!(plan.decode(&cid[..8]), None);
+            assert_eq!(plan.backend_at(backend.address), Some(backend.id));
+        }
+        let unknown = ServerId::new(&[77]).unwrap();
+        let cid = config().encode(&unknown, &[9; 7], 0).unwrap();
+        assert_eq!(plan.decode(&cid), None);
+        assert_eq!(plan.decode(&[0xff; 20]), None);
+        assert_eq!(plan.decode(&[]), None);
+    }
+
+    #[test]
+    fn ambiguous_plans_are_rejected() {
+        let mut same = backends(2);
+        same[1].address = same[0].address;
+        let error = Plan::new(same, []).unwrap_err();
+        assert!(matches!(error, PlanError::SameAddress { .. }));
+        let mut same = backends(2);
+        same[1].server_ids = same[0].server_ids.clone();
+        let error = Plan::new(same, []).unwrap_err();
+        assert!(matches!(error, PlanError::SameServerId { .. }));
+        let error = Plan::new(backends(1), [config(), config()]).unwrap_err();
+        assert_eq!(error, PlanError::SameConfigId(0));
+    }
+}
