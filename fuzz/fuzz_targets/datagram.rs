@@ -2,9 +2,9 @@
 #![no_main]
 
 use clearway_quic::cid::ConnectionId;
-use clearway_quic::crypto::retry::retry_is_genuine;
-use clearway_quic::wire::header::{HeaderKind, UnprotectedHeader, PartialHeader, route};
-use clearway_quic::wire::negotiation::Versions;
+use clearway_quic::testing::negotiation::Versions;
+use clearway_quic::testing::{UnprotectedHeader, retry_is_genuine};
+use clearway_quic::wire::header::{HeaderKind, PartialHeader, route};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

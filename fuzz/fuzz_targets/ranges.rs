@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use clearway_quic::wire::RangeSet;
+use clearway_quic::testing::RangeSet;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(arbitrary::Arbitrary, Debug)]

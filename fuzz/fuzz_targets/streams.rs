@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use clearway_quic::stream::{
-    Config, Directionality, ReadError, StreamContent, StreamId, Streams, WriteError,
-};
+use clearway_quic::stream::{Config, Directionality, ReadError, StreamId, WriteError};
+use clearway_quic::testing::{StreamContent, Streams};
 use clearway_quic::wire::{Frame, Frames, Writer};
 use clearway_quic::{Instant, Role};
 use libfuzzer_sys::fuzz_target;

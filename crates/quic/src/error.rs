@@ -115,7 +115,7 @@ impl TransportError {
 
     /// Sets the frame type that caused the error, unless it is set already.
     #[must_use]
-    pub fn in_frame(mut self, frame_type: u64) -> Self {
+    pub(crate) fn in_frame(mut self, frame_type: u64) -> Self {
         self.frame.get_or_insert(frame_type);
         self
     }

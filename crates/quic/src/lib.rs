@@ -15,6 +15,7 @@
 //! endpoint/    which connection a datagram belongs to; Retry, Version Negotiation,
 //!              stateless reset, limits
 //! event        events for traces, metrics and tests
+//! testing      the parts of a connection, for tests and fuzzers (feature `testing`)
 //! ```
 //!
 //! Nothing that a peer sends may cause a panic: outside of tests, lints deny whatever could
@@ -31,6 +32,8 @@
         clippy::unwrap_used
     )
 )]
+// What `testing` shows is public only with that feature; the lint does its work in a build with it.
+#![cfg_attr(not(feature = "testing"), allow(unreachable_pub))]
 
 pub mod ack;
 pub mod bucket;
@@ -46,6 +49,8 @@ mod memory;
 pub mod path;
 pub mod rng;
 pub mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod wire;
 
 pub use clearway_recovery::time::{self, Instant};

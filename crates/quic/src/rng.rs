@@ -49,7 +49,7 @@ impl Rng {
 
     /// Returns a random bit, cheaply enough for every packet.
     #[inline]
-    pub fn coin(&mut self) -> bool {
+    pub(crate) fn coin(&mut self) -> bool {
         self.unthrown = match self.unthrown.checked_sub(1) {
             Some(left) => left,
             None => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use clearway_http3::Settings;
 use clearway_quic::crypto::ClientSessions;
-use clearway_quic::crypto::client_sessions::StoredState;
+use clearway_quic::crypto::StoredState;
 use http::Method;
 use rustls::pki_types::ServerName;
 

@@ -16,7 +16,7 @@ pub const MAX_ISSUED: usize = 8;
 const USUALLY_ISSUED: usize = 4;
 
 /// The active_connection_id_limit of a peer that does not send one (RFC 9000 §18.2).
-pub const DEFAULT_ACTIVE_LIMIT: u64 = 2;
+pub(crate) const DEFAULT_ACTIVE_LIMIT: u64 = 2;
 
 /// A change of the endpoint's routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,6 +231,7 @@ impl LocalCids {
     }
 
     /// Returns the connection IDs that are routed to this connection, oldest first.
+    #[cfg(any(test, feature = "testing"))]
     pub fn issued(&self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.issued.iter().map(|c| c.cid)
     }

@@ -14,9 +14,9 @@
 pub mod generator;
 pub mod id;
 pub mod lengths;
-pub mod local;
+pub(crate) mod local;
 pub mod quic_lb;
-pub mod remote;
+pub(crate) mod remote;
 
 pub use id::{ConnectionId, ResetToken};
 pub use lengths::CidLengths;

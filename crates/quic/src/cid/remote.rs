@@ -11,7 +11,7 @@ use crate::memory;
 
 /// Default active_connection_id_limit. It is enough for the path in use, its successor, and
 /// probes while both change.
-pub const DEFAULT_LIMIT: u64 = 4;
+pub(crate) const DEFAULT_LIMIT: u64 = 4;
 
 /// Largest number of unacknowledged RETIRE_CONNECTION_ID frames, as a multiple of our limit. If
 /// there are more, we close the connection (RFC 9000 §5.1.2 asks for at least 2).

@@ -19,10 +19,9 @@ pub struct Counters {
     /// QUIC packets dropped without being processed, for any
     /// [reason](crate::event::DropReason).
     pub packets_dropped: u64,
-    /// Tokens ignored because they are too long: those in a Retry above
-    /// [`retry::MAX_TOKEN_LEN`](crate::wire::retry::MAX_TOKEN_LEN), which is then
-    /// discarded, and those in a NEW_TOKEN frame above
-    /// [`client_sessions::MAX_TOKEN_LEN`](crate::crypto::client_sessions::MAX_TOKEN_LEN).
+    /// Tokens ignored because they are too long: those in a Retry that would not fit into an
+    /// Initial packet (`wire::retry::MAX_TOKEN_LEN`), which is then discarded, and those in a NEW_TOKEN frame
+    /// over 512 bytes (`client_sessions::MAX_TOKEN_LEN`).
     pub oversized_tokens: u64,
     /// Packets declared lost, MTU probes not counted.
     pub packets_lost: u64,

@@ -10,7 +10,7 @@ use core::time::Duration;
 use clearway_recovery::limit::Limit;
 use clearway_recovery::{PathId, PathRecovery, PtoContext, Recovery, Space};
 
-use super::Config;
+use super::config::Config;
 use super::keyring::Keyring;
 use super::owners::FrameOwners;
 use super::peer_parameters::PeerParameters;

@@ -9,7 +9,7 @@ use clearway_recovery::{PathId, SentInfo, Space};
 #[cfg(feature = "testing")]
 pub use self::forge::Forgery;
 
-use super::Config;
+use super::config::Config;
 use super::keyring::Keyring;
 use super::lifecycle::Lifecycle;
 use super::network::{MIN_PACKET, Network};

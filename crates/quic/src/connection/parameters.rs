@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::Config;
+use super::config::Config;
 use crate::Role;
 use crate::cid::ConnectionId;
 use crate::stream::PeerLimits;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use clearway_recovery::Recovery;
 use rustls::pki_types::ServerName;
 
+use super::Connection;
 use super::cid_replacement::CidReplacement;
+use super::config::Config;
 use super::control::Control;
 use super::keyring::Keyring;
 use super::lifecycle::Lifecycle;
@@ -21,7 +23,6 @@ use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
 use super::tls::{Tls, TokenStore};
 use super::work::WorkBudget;
-use super::{Config, Connection};
 use crate::ack::AckPolicy;
 use crate::cid::generator::CidGenerator;
 use crate::cid::local::LocalCids;

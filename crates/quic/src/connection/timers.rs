@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::Config;
+use super::config::Config;
 use super::silence_timer::SilenceTimer;
 use crate::Instant;
 

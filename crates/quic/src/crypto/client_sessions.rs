@@ -83,7 +83,7 @@ impl ClientSessions {
 
     /// Keeps a token from a NEW_TOKEN frame for the next connection to `server`
     /// (RFC 9000 §8.1.3). Returns whether the token is usable: an empty one and
-    /// one over [`MAX_TOKEN_LEN`] are not kept.
+    /// one over 512 bytes are not kept.
     pub fn put_token(&self, server: &ServerName<'_>, token: Vec<u8>) -> bool {
         if token.is_empty() || token.len() > MAX_TOKEN_LEN {
             return false;

@@ -7,7 +7,7 @@ use crate::error::{Code, TransportError};
 /// Bytes that sealing adds to a packet (RFC 9001 §5.3).
 pub const TAG_LEN: usize = 16;
 /// Bytes of ciphertext that the header mask is computed from (RFC 9001 §5.4.2).
-pub const SAMPLE_LEN: usize = 16;
+pub(crate) const SAMPLE_LEN: usize = 16;
 /// The sample starts where the payload would if the packet number took four
 /// bytes, whatever it takes (RFC 9001 §5.4.2).
 const SAMPLE_OFFSET: usize = 4;

@@ -24,45 +24,46 @@
 //! the caller replace it.)
 mod alert;
 mod client_config;
-pub mod client_sessions;
+pub(crate) mod client_sessions;
 mod common_settings;
 mod config_error;
 mod generation;
 mod header_key;
 mod identity;
-mod initial;
+pub(crate) mod initial;
 mod key_export;
-mod keys;
+pub(crate) mod keys;
 mod lazy_cipher;
 mod material;
 mod packet_key;
-pub mod provider;
+pub(crate) mod provider;
 mod replay;
 mod reset;
-pub mod retry;
+pub(crate) mod retry;
 mod server_config;
-pub mod server_sessions;
+mod server_sessions;
 mod suite;
 #[cfg(test)]
 pub(crate) mod testing;
-mod tls;
-pub mod token;
-mod update;
+pub(crate) mod tls;
+pub(crate) mod token;
+pub(crate) mod update;
 
 pub use client_config::{ClientCrypto, Roots};
-pub use client_sessions::ClientSessions;
+pub use client_sessions::{ClientSessions, StoredState};
 pub use config_error::ConfigError;
 pub use identity::Identity;
-pub use initial::initial_keys;
-pub use keys::{Direction, Keys, SAMPLE_LEN, TAG_LEN, Unprotected};
 pub use provider::{Algorithms, Group};
 pub use replay::ReplayFilter;
 pub use reset::ResetKey;
 pub use server_config::{ClientAuth, ServerCrypto};
 pub use server_sessions::ServerSessions;
 pub use suite::Suite;
-pub use tls::{HandshakeSummary, Level, NewKeys, Session};
 pub use token::{AddressToken, RetryToken, Token, TokenError, TokenKey, TokenKind};
-pub use update::{KeyUpdateError, OneRttKeys, OpenedPacket};
+
+pub(crate) use initial::initial_keys;
+pub(crate) use keys::{Direction, Keys, TAG_LEN};
+pub(crate) use tls::{HandshakeSummary, Level, NewKeys, Session};
+pub(crate) use update::OneRttKeys;
 
 pub use rustls::pki_types::ServerName;

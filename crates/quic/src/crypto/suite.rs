@@ -19,7 +19,7 @@ impl Suite {
 
     /// Returns the length of a packet key and of a header protection key in bytes.
     #[must_use]
-    pub const fn key_len(self) -> usize {
+    pub(crate) const fn key_len(self) -> usize {
         match self {
             Self::Aes128Gcm => 16,
             Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,

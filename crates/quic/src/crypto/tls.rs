@@ -17,7 +17,7 @@ use crate::memory;
 
 /// The encryption level of CRYPTO data (RFC 9001 §4). 0-RTT packets carry none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
+pub(crate) enum Level {
     /// Initial packets.
     Initial,
     /// Handshake packets.
@@ -28,7 +28,7 @@ pub enum Level {
 
 /// New keys from TLS. The CRYPTO data that follows belongs to their level.
 #[derive(Debug)]
-pub enum NewKeys {
+pub(crate) enum NewKeys {
     /// Keys for Handshake packets.
     Handshake(Keys),
     /// Keys for 1-RTT packets. A server may send with them at once, but must
@@ -39,7 +39,7 @@ pub enum NewKeys {
 
 /// The result of a handshake, kept when the TLS state is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HandshakeSummary {
+pub(crate) struct HandshakeSummary {
     /// The negotiated application protocol.
     pub alpn: Option<Vec<u8>>,
     /// The server name that the client sent (SNI); `None` on a client.
@@ -81,7 +81,7 @@ struct Flight {
 ///
 /// Pass the data of CRYPTO frames to [`read`](Self::read), then call [`next`](Self::next) until
 /// it returns `None`.
-pub struct Session {
+pub(crate) struct Session {
     tls: Box<Connection>,
     role: Role,
     outgoing: VecDeque<Flight>,
@@ -96,7 +96,7 @@ impl Session {
     ///
     /// # Errors
     /// If the configuration does not support QUIC.
-    pub fn client(
+    pub(crate) fn client(
         config: Arc<ClientConfig>,
         server_name: ServerName<'static>,
         transport_parameters: Vec<u8>,
@@ -112,7 +112,7 @@ impl Session {
     ///
     /// # Errors
     /// If the configuration does not support QUIC.
-    pub fn server(
+    pub(crate) fn server(
         config: Arc<ServerConfig>,
         transport_parameters: Vec<u8>,
     ) -> Result<Self, TransportError> {
@@ -137,7 +137,7 @@ impl Session {
     /// A TLS alert as a `CRYPTO_ERROR` whose reason names the cause;
     /// `PROTOCOL_VIOLATION` if TLS does not expect data of `level` (RFC 9001 §4.1.3). The
     /// session cannot be used after an error.
-    pub fn read(&mut self, level: Level, data: &[u8]) -> Result<(), TransportError> {
+    pub(crate) fn read(&mut self, level: Level, data: &[u8]) -> Result<(), TransportError> {
         if data.is_empty() {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl Session {
     /// Handshake     EncryptedExtensions … Finished   1-RTT keys
     /// OneRtt        (later: NewSessionTicket)        None
     /// ```
-    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
+    pub(crate) fn next(&mut self, out: &mut Vec<u8>) -> Option<NewKeys> {
         while let Some(flight) = self.outgoing.pop_front() {
             out.extend_from_slice(&flight.bytes);
             if let Some(step) = flight.keys {
@@ -187,13 +187,14 @@ impl Session {
 
     /// Returns the level of the bytes that `next` will append.
     #[must_use]
-    pub fn write_level(&self) -> Level {
+    pub(crate) fn write_level(&self) -> Level {
         self.write_level
     }
 
     /// Returns the only level whose CRYPTO data `read` accepts now.
+    #[cfg(test)]
     #[must_use]
-    pub fn read_level(&self) -> Level {
+    pub(crate) fn read_level(&self) -> Level {
         self.read_level
     }
 
@@ -227,7 +228,7 @@ impl Session {
     /// allows 0-RTT, and seals with them; a server has them after reading a ClientHello whose
     /// 0-RTT it accepts, and opens with them.
     #[must_use]
-    pub fn early_keys(&self) -> Option<Direction> {
+    pub(crate) fn early_keys(&self) -> Option<Direction> {
         self.tls.zero_rtt_keys().map(Direction::from)
     }
 
@@ -235,7 +236,7 @@ impl Session {
     /// handshake is complete; if it is false then, everything sent in 0-RTT must be sent again
     /// (RFC 9001 §4.6.2).
     #[must_use]
-    pub fn early_data_accepted(&self) -> bool {
+    pub(crate) fn early_data_accepted(&self) -> bool {
         match &*self.tls {
             Connection::Client(client) => client.is_early_data_accepted(),
             Connection::Server(server) => server.zero_rtt_keys().is_some(),
@@ -244,7 +245,8 @@ impl Session {
 
     /// Rejects 0-RTT in this handshake, for example under overload. Only for a server that has
     /// not read the ClientHello.
-    pub fn refuse_early_data(&mut self) {
+    #[cfg(test)]
+    pub(crate) fn refuse_early_data(&mut self) {
         if let Connection::Server(server) = &mut *self.tls
             && server.is_handshaking()
         {
@@ -266,7 +268,7 @@ impl Session {
     /// ClientHello, unauthenticated until the handshake is complete (RFC 9001 §8.2); a client
     /// has them when the handshake is complete.
     #[must_use]
-    pub fn peer_transport_parameters(&self) -> Option<&[u8]> {
+    pub(crate) fn peer_transport_parameters(&self) -> Option<&[u8]> {
         match self.role {
             // Before that, rustls returns those of the earlier connection here.
             Role::Client if self.is_handshaking() => None,
@@ -276,25 +278,25 @@ impl Session {
 
     /// Returns whether the handshake is still incomplete (RFC 9001 §4.1.1).
     #[must_use]
-    pub fn is_handshaking(&self) -> bool {
+    pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
     /// Returns the negotiated application protocol.
     #[must_use]
-    pub fn alpn(&self) -> Option<&[u8]> {
+    pub(crate) fn alpn(&self) -> Option<&[u8]> {
         self.tls.alpn_protocol()
     }
 
     /// Returns the peer's certificates, leaf first; empty if it sent none.
     #[must_use]
-    pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
+    pub(crate) fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         self.tls.peer_certificates().unwrap_or_default()
     }
 
     /// Returns the server name that the client sent (SNI); `None` on a client.
     #[must_use]
-    pub fn server_name(&self) -> Option<&str> {
+    pub(crate) fn server_name(&self) -> Option<&str> {
         match &*self.tls {
             Connection::Client(_) => None,
             Connection::Server(server) => server.server_name(),
@@ -305,7 +307,8 @@ impl Session {
     ///
     /// # Errors
     /// If the handshake is not complete, or `out` is longer than HKDF allows.
-    pub fn export_keying_material(
+    #[cfg(test)]
+    pub(crate) fn export_keying_material(
         &self,
         out: &mut [u8],
         label: &[u8],
@@ -319,26 +322,26 @@ impl Session {
 
     /// Returns the name of the cipher suite in TLS.
     #[must_use]
-    pub fn cipher(&self) -> Option<&'static str> {
+    pub(crate) fn cipher(&self) -> Option<&'static str> {
         self.tls.negotiated_cipher_suite()?.suite().as_str()
     }
 
     /// Returns the name of the key exchange group in TLS.
     #[must_use]
-    pub fn group(&self) -> Option<&'static str> {
+    pub(crate) fn group(&self) -> Option<&'static str> {
         self.tls.negotiated_key_exchange_group()?.name().as_str()
     }
 
     /// Returns whether the handshake resumed an earlier session.
     #[must_use]
-    pub fn resumed(&self) -> bool {
+    pub(crate) fn resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     /// Returns what is kept when the session is dropped, which frees about ten kilobytes. Keying
     /// material has to be exported before.
     #[must_use]
-    pub fn summary(&self) -> HandshakeSummary {
+    pub(crate) fn summary(&self) -> HandshakeSummary {
         HandshakeSummary {
             alpn: self.alpn().map(<[u8]>::to_vec),
             server_name: self.server_name().map(str::to_owned),

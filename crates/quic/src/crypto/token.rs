@@ -20,14 +20,15 @@ use crate::wire::Reader;
 
 /// Lifetime of a Retry token in seconds. The client answers at once, but may have to retransmit
 /// (RFC 9000 §8.1.4 asks for a short time).
-pub const RETRY_LIFETIME: u64 = 15;
+pub(crate) const RETRY_LIFETIME: u64 = 15;
 /// Lifetime of a NEW_TOKEN token in seconds: two weeks.
-pub const ADDRESS_LIFETIME: u64 = 14 * 24 * 60 * 60;
+pub(crate) const ADDRESS_LIFETIME: u64 = 14 * 24 * 60 * 60;
 /// Largest accepted difference between the clocks of servers that share a key, in seconds.
 const CLOCK_SKEW: u64 = 60;
 
 const SALT_LEN: usize = 12;
 /// Kind, salt and nonce.
+#[cfg(test)]
 const PREFIX_LEN: usize = 1 + SALT_LEN + aead::NONCE_LEN;
 
 /// Where a token was sent.
@@ -116,7 +117,7 @@ impl TokenError {
     /// answers our Retry, because a second one would not help. All other invalid tokens are
     /// treated as absent (RFC 9000 §8.1.3).
     #[must_use]
-    pub fn is_invalid_retry(self) -> bool {
+    pub(crate) fn is_invalid_retry(self) -> bool {
         match self {
             Self::Malformed | Self::Forged => false,
             Self::Expired(kind) | Self::FromTheFuture(kind) | Self::WrongAddress(kind) => {
@@ -145,7 +146,7 @@ impl TokenKey {
         }
     }
 
-    /// Sets the lifetimes in seconds. Default: [`RETRY_LIFETIME`] and [`ADDRESS_LIFETIME`].
+    /// Sets the lifetimes in seconds. Default: 15 seconds for a Retry token, two weeks for a NEW_TOKEN token.
     #[must_use]
     pub fn with_lifetimes(mut self, retry: u64, address: u64) -> Self {
         self.retry_lifetime = retry;
@@ -278,7 +279,8 @@ impl core::fmt::Debug for TokenKey {
 
 /// Length of the longest token in bytes: a Retry token for an IPv6 address and two connection
 /// IDs of 20 bytes.
-pub const MAX_TOKEN_LEN: usize = PREFIX_LEN + 8 + 17 + 2 + 2 * 21 + TAG_LEN;
+#[cfg(test)]
+pub(crate) const MAX_TOKEN_LEN: usize = PREFIX_LEN + 8 + 17 + 2 + 2 * 21 + TAG_LEN;
 
 /// Turns an IPv4-mapped IPv6 address, as a dual-stack socket reports it, into IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {

@@ -131,6 +131,7 @@ impl OneRttKeys {
     }
 
     /// Returns the number of packets that have failed to open.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn failed_opens(&self) -> u64 {
         self.failed

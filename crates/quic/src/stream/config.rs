@@ -16,8 +16,7 @@ pub struct Config {
     /// peer can make us buffer.
     pub receive_budget: u64,
     /// Smallest budget for data that writers of the connection buffer together, bytes. The actual
-    /// budget follows the congestion window
-    /// ([`set_send_window_hint`](super::Streams::set_send_window_hint)), and is no
+    /// budget follows the congestion window, and is no
     /// more than 64 KiB beyond what the peer's MAX_DATA allows to send.
     pub send_budget: u64,
     /// Most bytes taken from the application and not yet acknowledged, over all
@@ -46,7 +45,7 @@ impl Config {
     /// Returns the limits for our transport parameters as they are enforced: windows of at most
     /// 1 TiB, and at most 2^60 streams.
     #[must_use]
-    pub fn initial_limits(&self) -> PeerLimits {
+    pub(crate) fn initial_limits(&self) -> PeerLimits {
         let this = self.clone().normalized();
         PeerLimits {
             max_data: this.connection_window,

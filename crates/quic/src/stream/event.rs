@@ -10,7 +10,7 @@ use crate::memory;
 /// until a call of the application has returned `Blocked` again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamEvent {
-    /// The peer opened streams; call [`accept`](super::Streams::accept) until `None`.
+    /// The peer opened streams; call [`accept`](crate::connection::Connection::accept) until `None`.
     Opened(Directionality),
     /// Data, the end or a reset can be read; read until `Blocked` or the end.
     Readable(StreamId),
@@ -25,7 +25,7 @@ pub enum StreamEvent {
         /// The peer's application error code.
         code: u64,
     },
-    /// [`open`](super::Streams::open) failed earlier and would succeed now.
+    /// [`open`](crate::connection::Connection::open) failed earlier and would succeed now.
     StreamsAvailable(Directionality),
 }
 

@@ -20,13 +20,13 @@ mod assembler;
 mod block;
 mod budget;
 mod concurrency;
-pub mod config;
-mod content;
+pub(crate) mod config;
+pub(crate) mod content;
 mod event;
 mod halves;
 mod incoming;
 #[cfg(feature = "testing")]
-mod inspection;
+pub(crate) mod inspection;
 mod layout;
 mod out_of_order;
 mod outcome;
@@ -38,19 +38,19 @@ mod schedule;
 mod send;
 mod send_buffer;
 mod sending;
-pub mod state;
-mod streams;
+pub(crate) mod state;
+pub(crate) mod streams;
 #[cfg(test)]
 mod tests;
 mod window;
 
 pub use crate::wire::stream_id::{Directionality, MAX_STREAM_COUNT, StreamId};
-pub use config::{Config, PeerLimits};
-pub use content::StreamContent;
+pub use config::Config;
 pub use event::StreamEvent;
-#[cfg(feature = "testing")]
-pub use inspection::ProductiveWork;
 pub use recv::ReadError;
 pub use schedule::Priority;
 pub use send::{SendProgress, WriteError};
-pub use streams::{Counts, Sendability, Streams};
+
+pub(crate) use config::PeerLimits;
+pub(crate) use content::StreamContent;
+pub(crate) use streams::{Sendability, Streams};

@@ -41,7 +41,8 @@ pub enum SendTransition {
 
 impl SendState {
     /// Every state, in the order of RFC 9000 figure 2.
-    pub const ALL: [Self; 6] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 6] = [
         Self::Ready,
         Self::Sending,
         Self::DataSent,
@@ -115,7 +116,8 @@ pub enum RecvTransition {
 
 impl RecvState {
     /// Every state, in the order of RFC 9000 figure 3.
-    pub const ALL: [Self; 6] = [
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 6] = [
         Self::Recv,
         Self::SizeKnown,
         Self::DataRecvd,

@@ -121,6 +121,7 @@ impl Streams {
     }
 
     /// Returns the limits for our own transport parameters.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn initial_limits(&self) -> PeerLimits {
         self.config.initial_limits()

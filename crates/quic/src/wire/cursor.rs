@@ -70,13 +70,13 @@ impl<'a> Reader<'a> {
 
     /// Takes a big-endian 16-bit integer.
     #[inline]
-    pub fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
     /// Takes a big-endian 32-bit integer.
     #[inline]
-    pub fn u32(&mut self) -> Option<u32> {
+    pub(crate) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
 
     /// Takes a variable-length integer, then that many bytes.
     #[inline]
-    pub fn prefixed(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn prefixed(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok()?;
         self.bytes(len)
     }
@@ -150,7 +150,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the bytes written so far, to modify them.
-    pub fn filled_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
         self.buffer.get_mut(..self.written).unwrap_or_default()
     }
 
@@ -206,13 +206,13 @@ impl<'a> Writer<'a> {
 
     /// Appends a big-endian 16-bit integer.
     #[inline]
-    pub fn u16(&mut self, value: u16) {
+    pub(crate) fn u16(&mut self, value: u16) {
         self.array(value.to_be_bytes());
     }
 
     /// Appends a big-endian 32-bit integer.
     #[inline]
-    pub fn u32(&mut self, value: u32) {
+    pub(crate) fn u32(&mut self, value: u32) {
         self.array(value.to_be_bytes());
     }
 
@@ -235,7 +235,7 @@ impl<'a> Writer<'a> {
     /// in later. A value over [`TWO_BYTE_VARINT_MAX`] counts as not
     /// fitting.
     #[inline]
-    pub fn two_byte_varint(&mut self, value: u16) {
+    pub(crate) fn two_byte_varint(&mut self, value: u16) {
         match two_byte_varint(value) {
             Some(bytes) => self.array(bytes),
             None => self.overflow(),
@@ -251,13 +251,13 @@ impl<'a> Writer<'a> {
 }
 
 /// Largest variable-length integer of two bytes.
-pub const TWO_BYTE_VARINT_MAX: u16 = 0x3fff;
+pub(crate) const TWO_BYTE_VARINT_MAX: u16 = 0x3fff;
 
 /// Returns a variable-length integer in two bytes, whatever its value; `None` for a
 /// value over [`TWO_BYTE_VARINT_MAX`].
 #[inline]
 #[must_use]
-pub const fn two_byte_varint(value: u16) -> Option<[u8; 2]> {
+pub(crate) const fn two_byte_varint(value: u16) -> Option<[u8; 2]> {
     if value > TWO_BYTE_VARINT_MAX {
         return None;
     }

@@ -1,16 +1,17 @@
 //! Frames (RFC 9000 §12.4, §19; RFC 9221; the ACK frequency extension).
 
-pub mod ack;
-pub mod close;
-pub mod data;
+pub(crate) mod ack;
+pub(crate) mod close;
+pub(crate) mod data;
 mod decode;
 mod encode;
 pub mod kind;
 #[cfg(test)]
 mod tests;
 
-pub use ack::{Ack, EcnCounts};
-pub use decode::{Frames, check_not_empty};
+pub use ack::{Ack, EcnCounts, Ranges};
+pub use decode::Frames;
+pub(crate) use decode::check_not_empty;
 
 use super::PacketKind;
 use crate::Role;

@@ -1,21 +1,22 @@
 //! Packet headers (RFC 9000 §17): the fields that can be read under header protection, and those
 //! after its removal.
 
-mod encode;
+pub(crate) mod encode;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unprotected;
 
 use core::fmt;
 
 pub(super) use encode::encode_long_prefix;
-pub use encode::{HeaderPositions, LongHeader, LongKind, MAX_LENGTH, ShortHeader};
+pub(crate) use encode::{HeaderPositions, LongHeader, LongKind, ShortHeader};
+pub(crate) use unprotected::UnprotectedHeader;
 
 use super::packet::{FIXED, LONG};
 use super::retry::TAG_LEN;
-use super::{PacketKind, Reader, TruncatedNumber, Version};
+use super::{PacketKind, Reader, Version};
 use crate::cid::id::MAX_CID_LEN;
 use crate::cid::{CidLengths, ConnectionId};
-use crate::error::{Code, TransportError};
 
 /// Smallest number of bytes from the packet number to the end of a protected packet: 4 before the
 /// sample and 16 of the sample (RFC 9001 §5.4.2).
@@ -96,7 +97,7 @@ pub enum HeaderKind {
     },
     /// A Version Negotiation packet.
     VersionNegotiation {
-        /// At least one, for [`super::negotiation::Versions`].
+        /// At least one, a list of 32-bit numbers.
         versions: ByteSpan,
     },
     /// A long header of an unsupported version. The connection IDs may be up to 255 bytes long; nothing
@@ -333,53 +334,5 @@ impl PartialHeader {
             });
         }
         Ok(self)
-    }
-}
-
-/// The fields of a header that header protection hides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnprotectedHeader {
-    /// The low bytes of the packet number.
-    pub number: TruncatedNumber,
-    /// The key phase bit (RFC 9001 §6); false in long headers.
-    pub key_phase: bool,
-    /// Bytes of the header with the packet number: the associated data of the
-    /// AEAD, after which the protected payload starts.
-    pub header_len: usize,
-    reserved: u8,
-}
-
-impl UnprotectedHeader {
-    /// Reads the fields from `packet` after header protection has been removed. The packet number
-    /// starts at `number_at`. Returns `None` if the packet ends before that.
-    #[must_use]
-    pub fn read(packet: &[u8], number_at: usize) -> Option<Self> {
-        let first = *packet.first()?;
-        let len = usize::from(first & NUMBER_LEN).saturating_add(1);
-        let number = TruncatedNumber::read(&mut Reader::new(packet.get(number_at..)?), len)?;
-        let long = first & LONG != 0;
-        Some(Self {
-            number,
-            key_phase: !long && first & KEY_PHASE != 0,
-            header_len: number_at.saturating_add(len),
-            reserved: first & if long { LONG_RESERVED } else { SHORT_RESERVED },
-        })
-    }
-
-    /// Checks that the reserved bits are zero. Call it only after the packet has been
-    /// authenticated; an earlier check would let an attacker probe header protection
-    /// (RFC 9001 §9.5).
-    ///
-    /// # Errors
-    /// PROTOCOL_VIOLATION (RFC 9000 §17.2, §17.3.1).
-    pub fn check_reserved(&self) -> Result<(), TransportError> {
-        if self.reserved == 0 {
-            Ok(())
-        } else {
-            Err(TransportError::new(
-                Code::PROTOCOL_VIOLATION,
-                "reserved header bits are not zero",
-            ))
-        }
     }
 }

@@ -15,25 +15,26 @@
 pub mod cursor;
 pub mod frame;
 pub mod header;
-pub mod negotiation;
-pub mod number;
-pub mod packet;
-pub mod ranges;
-pub mod reset;
-pub mod retry;
-pub mod stream_id;
-pub mod transport_parameters;
-pub mod version;
+pub(crate) mod negotiation;
+pub(crate) mod number;
+pub(crate) mod packet;
+pub(crate) mod ranges;
+pub(crate) mod reset;
+pub(crate) mod retry;
+pub(crate) mod stream_id;
+pub(crate) mod transport_parameters;
+pub(crate) mod version;
 
 pub use cursor::{Reader, Writer};
 pub use frame::{Frame, Frames};
 pub use header::{ByteSpan, PartialHeader};
-pub use number::TruncatedNumber;
 pub use packet::PacketKind;
-pub use ranges::RangeSet;
 pub use stream_id::StreamId;
-pub use transport_parameters::TransportParameters;
+pub use transport_parameters::{PreferredAddress, TransportParameters, VersionInformation};
 pub use version::Version;
+
+pub(crate) use number::TruncatedNumber;
+pub(crate) use ranges::RangeSet;
 
 /// The UDP payload, in bytes, that every QUIC path carries and every endpoint takes: the
 /// smallest allowed maximum datagram size (RFC 9000 §14). Datagrams that carry an Initial

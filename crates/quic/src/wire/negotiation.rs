@@ -1,20 +1,23 @@
 //! Version Negotiation packets (RFC 8999 §6, RFC 9000 §17.2.1).
 
 use super::packet::{FIXED, LONG};
-use super::{Reader, Version, Writer};
+use super::{Version, Writer};
 
 /// The versions a server offers in a Version Negotiation packet.
+#[cfg(any(test, feature = "testing"))]
 #[derive(Clone, Debug)]
-pub struct Versions<'a>(Reader<'a>);
+pub struct Versions<'a>(super::Reader<'a>);
 
+#[cfg(any(test, feature = "testing"))]
 impl<'a> Versions<'a> {
     /// Creates an iterator over the list after the connection IDs.
     #[must_use]
     pub fn new(list: &'a [u8]) -> Self {
-        Self(Reader::new(list))
+        Self(super::Reader::new(list))
     }
 }
 
+#[cfg(any(test, feature = "testing"))]
 impl Iterator for Versions<'_> {
     type Item = Version;
 
@@ -24,8 +27,9 @@ impl Iterator for Versions<'_> {
 }
 
 /// Returns the number of bytes that [`encode`] writes.
+#[cfg(test)]
 #[must_use]
-pub fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
+pub(crate) fn size(dcid: &[u8], scid: &[u8], versions: usize) -> usize {
     versions
         .saturating_mul(4)
         .saturating_add(dcid.len())

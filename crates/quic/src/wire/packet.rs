@@ -1,10 +1,10 @@
 //! The types of packets that carry frames (RFC 9000 §12.1).
 
 /// Header form bit of the first byte: set in long headers (RFC 8999 §5.1).
-pub const LONG: u8 = 0x80;
+pub(crate) const LONG: u8 = 0x80;
 /// The QUIC bit of the first byte: set unless the peer agreed to have it greased
 /// (RFC 9000 §17.2, RFC 9287).
-pub const FIXED: u8 = 0x40;
+pub(crate) const FIXED: u8 = 0x40;
 
 /// The type of a packet that carries frames. Each type has its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

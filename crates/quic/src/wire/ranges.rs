@@ -31,7 +31,6 @@ pub struct RangeSet {
     runs: VecDeque<Interval>,
     max_ranges: usize,
     floor: u64,
-    evicted: u64,
 }
 
 impl RangeSet {
@@ -42,7 +41,6 @@ impl RangeSet {
             runs: VecDeque::new(),
             max_ranges: max_ranges.max(1),
             floor: 0,
-            evicted: 0,
         }
     }
 
@@ -173,15 +171,10 @@ impl RangeSet {
     }
 
     /// Numbers below this are no longer told apart; all count as seen.
+    #[cfg(test)]
     #[must_use]
     pub const fn forgotten_below(&self) -> u64 {
         self.floor
-    }
-
-    /// Returns how many ranges were dropped because of the limit.
-    #[must_use]
-    pub const fn evicted(&self) -> u64 {
-        self.evicted
     }
 
     /// Returns the ranges in ascending order; `.rev()` for the order of an ACK frame.
@@ -192,12 +185,14 @@ impl RangeSet {
     }
 
     /// Returns how many ranges there are.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn len(&self) -> usize {
         self.runs.len()
     }
 
     /// Returns whether the set is empty.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -215,6 +210,7 @@ impl RangeSet {
     }
 
     /// Returns the lowest number in the set.
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         self.runs.front().map(|run| run.start)
@@ -249,7 +245,6 @@ impl RangeSet {
         while self.runs.len() > self.max_ranges {
             if let Some(lowest) = self.runs.pop_front() {
                 self.floor = self.floor.max(lowest.end.saturating_add(1));
-                self.evicted = self.evicted.saturating_add(1);
             }
         }
     }
@@ -281,7 +276,7 @@ mod tests {
             assert!(set.insert(number));
         }
         assert_eq!(set.iter().rev().collect::<Vec<_>>(), [30..=30, 20..=20]);
-        assert_eq!((set.forgotten_below(), set.evicted()), (11, 1));
+        assert_eq!(set.forgotten_below(), 11);
         for forgotten in [0, 9, 10] {
             assert!(set.is_seen(forgotten) && !set.contains(forgotten));
             assert!(!set.insert(forgotten));

@@ -6,20 +6,20 @@ use super::packet::{FIXED, LONG};
 use crate::cid::ResetToken;
 
 /// Bytes of a token.
-pub const TOKEN_LEN: usize = 16;
+pub(crate) const TOKEN_LEN: usize = 16;
 
 /// Smallest stateless reset: 5 unpredictable bytes and the token.
-pub const MIN_SIZE: usize = 5 + TOKEN_LEN;
+pub(crate) const MIN_SIZE: usize = 5 + TOKEN_LEN;
 
 /// Largest stateless reset that we send, bytes: one less than the smallest size at which an answer
 /// need not be smaller (RFC 9000 §10.3).
-pub const MAX_SIZE: usize = 42;
+pub(crate) const MAX_SIZE: usize = 42;
 
 /// Returns the size of the reset that answers a datagram of `received` bytes. It is always smaller, so
 /// that two endpoints without state do not answer each other forever (RFC 9000 §10.3.3). Returns
 /// `None` if the datagram is too small for that.
 #[must_use]
-pub const fn size(received: usize) -> Option<usize> {
+pub(crate) const fn size(received: usize) -> Option<usize> {
     if received <= MIN_SIZE {
         None
     } else if received > MAX_SIZE {
@@ -31,7 +31,12 @@ pub const fn size(received: usize) -> Option<usize> {
 
 /// Writes a reset of `size` bytes, at least [`MIN_SIZE`], because anything shorter is not a QUIC
 /// packet. `fill` supplies unpredictable bytes.
-pub fn encode(w: &mut Writer<'_>, size: usize, token: ResetToken, fill: impl FnOnce(&mut [u8])) {
+pub(crate) fn encode(
+    w: &mut Writer<'_>,
+    size: usize,
+    token: ResetToken,
+    fill: impl FnOnce(&mut [u8]),
+) {
     let unpredictable = w.reserve(size.max(MIN_SIZE).saturating_sub(TOKEN_LEN));
     if let Some(unpredictable) = unpredictable {
         fill(unpredictable);
@@ -45,7 +50,7 @@ pub fn encode(w: &mut Writer<'_>, size: usize, token: ResetToken, fill: impl FnO
 /// Returns the token of `datagram` if it is a stateless reset; `None` if it is too short for one.
 /// Datagrams with a long header are not excluded (RFC 9000 §10.3).
 #[must_use]
-pub fn candidate(datagram: &[u8]) -> Option<ResetToken> {
+pub(crate) fn candidate(datagram: &[u8]) -> Option<ResetToken> {
     if datagram.len() < MIN_SIZE {
         return None;
     }

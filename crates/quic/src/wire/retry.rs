@@ -6,7 +6,7 @@ use super::{Version, Writer};
 use crate::cid::ConnectionId;
 
 /// Bytes of the integrity tag at the end (RFC 9001 §5.8).
-pub const TAG_LEN: usize = 16;
+pub(crate) const TAG_LEN: usize = 16;
 
 /// Longest token that a client accepts in a Retry, in bytes; a Retry with a longer one is discarded. Every Initial repeats the token, so its size has to be
 /// bounded (RFC 9000 §17.2.5 names no limit, and the integrity key is public).
@@ -33,6 +33,7 @@ pub struct Retry<'a> {
 
 impl Retry<'_> {
     /// Returns the number of bytes of the whole packet with its tag.
+    #[cfg(test)]
     #[must_use]
     pub fn size(&self) -> usize {
         self.token

@@ -18,23 +18,23 @@ use crate::cid::{ConnectionId, ResetToken};
 use crate::error::{Code, TransportError};
 
 /// Largest possible UDP payload in bytes, and the default limit (RFC 9000 §18.2).
-pub const MAX_UDP_PAYLOAD: u64 = 65_527;
+pub(crate) const MAX_UDP_PAYLOAD: u64 = 65_527;
 
 /// Default `ack_delay_exponent` (RFC 9000 §18.2).
-pub const DEFAULT_ACK_DELAY_EXPONENT: u8 = 3;
+pub(crate) const DEFAULT_ACK_DELAY_EXPONENT: u8 = 3;
 
 /// Largest valid `ack_delay_exponent` (RFC 9000 §18.2).
-pub const MAX_ACK_DELAY_EXPONENT: u8 = 20;
+pub(crate) const MAX_ACK_DELAY_EXPONENT: u8 = 20;
 
 /// Default `max_ack_delay` in milliseconds (RFC 9000 §18.2).
-pub const DEFAULT_MAX_ACK_DELAY: u64 = 25;
+pub(crate) const DEFAULT_MAX_ACK_DELAY: u64 = 25;
 
 /// Upper limit (exclusive) of `max_ack_delay` in milliseconds (RFC 9000 §18.2).
-pub const MAX_ACK_DELAY_LIMIT: u64 = 1 << 14;
+pub(crate) const MAX_ACK_DELAY_LIMIT: u64 = 1 << 14;
 
 /// Smallest valid `active_connection_id_limit`, and the default (RFC 9000
 /// §18.2).
-pub const MIN_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
+pub(crate) const MIN_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
 
 /// The transport parameters of one end. `default()` returns the values that apply if none are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ impl Default for TransportParameters {
 /// The connection IDs seen in the handshake, which the peer's parameters have to
 /// confirm (RFC 9000 §7.3).
 #[derive(Clone, Copy, Debug)]
-pub struct HandshakeCids {
+pub(crate) struct HandshakeCids {
     /// Source of the peer's first Initial.
     pub initial_source: ConnectionId,
     /// Destination of the client's first Initial; checked by clients.
@@ -132,7 +132,11 @@ impl TransportParameters {
     ///
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR (RFC 9000 §7.3).
-    pub fn authenticate(&self, sender: Role, seen: &HandshakeCids) -> Result<(), TransportError> {
+    pub(crate) fn authenticate(
+        &self,
+        sender: Role,
+        seen: &HandshakeCids,
+    ) -> Result<(), TransportError> {
         if self.initial_source_connection_id != Some(seen.initial_source) {
             return Err(invalid(
                 "initial_source_connection_id does not match the packet headers",

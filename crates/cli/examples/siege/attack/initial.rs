@@ -3,8 +3,8 @@
 
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
-use clearway_quic::crypto::{TAG_LEN, initial_keys};
-use clearway_quic::wire::header::{HeaderKind, PartialHeader, UnprotectedHeader};
+use clearway_quic::testing::{TAG_LEN, UnprotectedHeader, initial_keys};
+use clearway_quic::wire::header::{HeaderKind, PartialHeader};
 use clearway_quic::wire::{Frame, Frames};
 
 use super::wire::put_varint;

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use clearway_quic::cid::ConnectionId;
-use clearway_quic::crypto::retry::retry_tag;
+use clearway_quic::testing::retry_tag;
 
 use super::initial::{connection_ids, is_initial};
 use super::sockets::{self, Traffic};

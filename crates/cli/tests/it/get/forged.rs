@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
-use clearway_quic::crypto::retry::retry_tag;
-use clearway_quic::crypto::{TAG_LEN, initial_keys};
+use clearway_quic::testing::{TAG_LEN, initial_keys, retry_tag};
 use clearway_quic::wire::PartialHeader;
 use clearway_quic::wire::header::HeaderKind;
 

@@ -38,6 +38,7 @@
 //! Methods return the [`Effect`]s that loss recovery and connection IDs have to follow, so
 //! that they know the same paths.
 
+pub(crate) mod path;
 mod transitions;
 
 use std::net::SocketAddr;

@@ -55,7 +55,7 @@ impl<'a> Ack<'a> {
 
     /// Returns how many ranges there are, at least one.
     #[must_use]
-    pub fn range_count(&self) -> u64 {
+    pub(crate) fn range_count(&self) -> u64 {
         self.more.saturating_add(1)
     }
 
@@ -192,7 +192,8 @@ impl Iterator for Ranges<'_> {
 
 /// Largest ACK frame of one range: type, largest, delay, count and length, and
 /// three ECN counts.
-pub const MAX_SIZE_OF_ONE_RANGE: usize = 1 + 8 + 8 + COUNT_SIZE + 8 + 3 * 8;
+#[cfg(test)]
+pub(crate) const MAX_SIZE_OF_ONE_RANGE: usize = 1 + 8 + 8 + COUNT_SIZE + 8 + 3 * 8;
 
 /// Bytes of the Range Count field as [`encode`] writes it.
 const COUNT_SIZE: usize = 2;
@@ -208,7 +209,7 @@ const MAX_RANGES: u16 = TWO_BYTE_VARINT_MAX;
     clippy::arithmetic_side_effects,
     reason = "sizes of a few integers, and a count up to 2^14"
 )]
-pub fn encode(
+pub(crate) fn encode(
     w: &mut Writer<'_>,
     mut ranges: impl Iterator<Item = RangeInclusive<u64>>,
     delay: u64,

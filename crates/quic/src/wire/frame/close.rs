@@ -6,7 +6,7 @@ use crate::wire::Writer;
 
 /// Writes a CONNECTION_CLOSE of type 0x1c for `error`, with as much of its reason as fits. Returns
 /// false, and writes nothing, if not even a frame without a reason fits.
-pub fn encode_transport(w: &mut Writer<'_>, error: &TransportError) -> bool {
+pub(crate) fn encode_transport(w: &mut Writer<'_>, error: &TransportError) -> bool {
     let frame = |reason| Frame::ConnectionClose {
         code: error.code,
         frame_type: error.frame.unwrap_or(0),
@@ -17,7 +17,7 @@ pub fn encode_transport(w: &mut Writer<'_>, error: &TransportError) -> bool {
 
 /// Writes a CONNECTION_CLOSE of type 0x1d, with as much of `reason` as fits. Returns false, and
 /// writes nothing, if not even a frame without a reason fits.
-pub fn encode_application(w: &mut Writer<'_>, code: u64, reason: &[u8]) -> bool {
+pub(crate) fn encode_application(w: &mut Writer<'_>, code: u64, reason: &[u8]) -> bool {
     encode_cut(w, reason, |reason| Frame::ApplicationClose { code, reason })
 }
 

@@ -10,7 +10,7 @@ use crate::wire::cursor::varint_len;
 /// one that runs to the end of the packet.
 #[must_use]
 #[expect(clippy::arithmetic_side_effects, reason = "25 at most")]
-pub const fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -> usize {
+pub(crate) const fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -> usize {
     let offset = if offset == 0 { 0 } else { varint_len(offset) };
     let length = match len {
         Some(len) => varint_len(len as u64),
@@ -20,7 +20,7 @@ pub const fn stream_header_size(id: StreamId, offset: u64, len: Option<usize>) -
 }
 
 /// Writes the header of a STREAM frame, to be followed by the data.
-pub fn encode_stream_header(
+pub(crate) fn encode_stream_header(
     w: &mut Writer<'_>,
     id: StreamId,
     offset: u64,
@@ -52,7 +52,7 @@ pub fn encode_stream_header(
 /// after `header` bytes of other fields: the field grows with what it counts.
 /// `None` if not even a frame without data fits.
 #[must_use]
-pub const fn capacity(room: usize, header: usize) -> Option<usize> {
+pub(crate) const fn capacity(room: usize, header: usize) -> Option<usize> {
     let Some(room) = room.checked_sub(header) else {
         return None;
     };
@@ -72,12 +72,12 @@ pub const fn capacity(room: usize, header: usize) -> Option<usize> {
 /// Returns the number of bytes of the header of a CRYPTO frame (RFC 9000 §19.6).
 #[must_use]
 #[expect(clippy::arithmetic_side_effects, reason = "17 at most")]
-pub const fn crypto_header_size(offset: u64, len: usize) -> usize {
+pub(crate) const fn crypto_header_size(offset: u64, len: usize) -> usize {
     1 + varint_len(offset) + varint_len(len as u64)
 }
 
 /// Writes the header of a CRYPTO frame, to be followed by `len` bytes of data.
-pub fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
+pub(crate) fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
     w.varint(kind::CRYPTO);
     w.varint(offset);
     w.varint(len as u64);
@@ -87,7 +87,7 @@ pub fn encode_crypto_header(w: &mut Writer<'_>, offset: u64, len: usize) {
 /// one that runs to the end of the packet.
 #[must_use]
 #[expect(clippy::arithmetic_side_effects, reason = "nine at most")]
-pub const fn datagram_header_size(len: Option<usize>) -> usize {
+pub(crate) const fn datagram_header_size(len: Option<usize>) -> usize {
     match len {
         Some(len) => 1 + varint_len(len as u64),
         None => 1,
@@ -95,7 +95,7 @@ pub const fn datagram_header_size(len: Option<usize>) -> usize {
 }
 
 /// Writes the header of a DATAGRAM frame, to be followed by the data.
-pub fn encode_datagram_header(w: &mut Writer<'_>, len: Option<usize>) {
+pub(crate) fn encode_datagram_header(w: &mut Writer<'_>, len: Option<usize>) {
     match len {
         Some(len) => {
             w.varint(kind::DATAGRAM_LEN);

@@ -11,7 +11,7 @@ use crate::wire::stream_id::{Directionality, MAX_STREAM_COUNT, StreamId};
 ///
 /// # Errors
 /// PROTOCOL_VIOLATION (RFC 9000 §12.4).
-pub fn check_not_empty(payload: &[u8]) -> Result<(), TransportError> {
+pub(crate) fn check_not_empty(payload: &[u8]) -> Result<(), TransportError> {
     if payload.is_empty() {
         return Err(TransportError::new(
             Code::PROTOCOL_VIOLATION,

@@ -2,19 +2,9 @@
 
 use super::{KEY_PHASE, SPIN};
 use crate::cid::ConnectionId;
-use crate::wire::cursor::{TWO_BYTE_VARINT_MAX, two_byte_varint, varint_len};
+use crate::wire::cursor::two_byte_varint;
 use crate::wire::packet::{FIXED, LONG};
-use crate::wire::{PacketKind, TruncatedNumber, Version, Writer};
-
-/// Largest Length field of a long header that we write: it is a two-byte
-/// variable-length integer, filled in when the packet is complete.
-pub const MAX_LENGTH: usize = TWO_BYTE_VARINT_MAX as usize;
-
-/// Bytes of the Length field as we write it.
-const LENGTH_SIZE: usize = 2;
-
-/// First byte, version and the lengths of two connection IDs.
-const LONG_FIXED_SIZE: usize = 1 + 4 + 2;
+use crate::wire::{TruncatedNumber, Version, Writer};
 
 /// A long-header packet that carries frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +28,6 @@ impl LongKind<'_> {
             Self::Handshake => 0x20,
         }
     }
-
-    /// Returns the packet type.
-    #[must_use]
-    pub const fn packet(self) -> PacketKind {
-        match self {
-            Self::Initial { .. } => PacketKind::Initial,
-            Self::ZeroRtt => PacketKind::ZeroRtt,
-            Self::Handshake => PacketKind::Handshake,
-        }
-    }
 }
 
 /// A long header (RFC 9000 §17.2).
@@ -68,23 +48,6 @@ pub struct LongHeader<'a> {
 }
 
 impl LongHeader<'_> {
-    /// Returns the number of bytes that [`LongHeader::encode`] writes.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        let token = match self.kind {
-            LongKind::Initial { token } => {
-                varint_len(token.len() as u64).saturating_add(token.len())
-            }
-            LongKind::ZeroRtt | LongKind::Handshake => 0,
-        };
-        LONG_FIXED_SIZE
-            .saturating_add(self.dcid.len())
-            .saturating_add(self.scid.len())
-            .saturating_add(token)
-            .saturating_add(LENGTH_SIZE)
-            .saturating_add(self.number.size())
-    }
-
     /// Writes the header, with a Length that [`HeaderPositions::finish`] fills in. Returns `None` if it
     /// does not fit into `w`.
     #[must_use]
@@ -151,15 +114,6 @@ pub struct ShortHeader {
 }
 
 impl ShortHeader {
-    /// Returns the number of bytes that [`ShortHeader::encode`] writes.
-    #[must_use]
-    pub fn size(&self) -> usize {
-        self.dcid
-            .len()
-            .saturating_add(self.number.size())
-            .saturating_add(1)
-    }
-
     /// Writes the header. Returns `None` if it does not fit into `w`.
     #[must_use]
     pub fn encode(&self, w: &mut Writer<'_>) -> Option<HeaderPositions> {
@@ -197,7 +151,7 @@ pub struct HeaderPositions {
 impl HeaderPositions {
     /// Fills in the Length field, if there is one, of the packet in `packets` (from
     /// the writer's start on) that ends at `end` with its AEAD tag, which need not have been written
-    /// yet. Returns false, and changes nothing, if the packet is longer than [`MAX_LENGTH`] allows or
+    /// yet. Returns false, and changes nothing, if the packet is longer than the Length field can say or
     /// `packets` is not the buffer of the header.
     #[must_use]
     pub fn finish(&self, packets: &mut [u8], end: usize) -> bool {

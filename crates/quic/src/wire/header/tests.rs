@@ -2,7 +2,41 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::Writer;
+use crate::wire::cursor::{TWO_BYTE_VARINT_MAX, varint_len};
+use crate::wire::{TruncatedNumber, Writer};
+
+/// Largest Length field that is written: it is an integer of two bytes.
+const MAX_LENGTH: usize = TWO_BYTE_VARINT_MAX as usize;
+
+impl LongKind<'_> {
+    fn packet(self) -> PacketKind {
+        match self {
+            Self::Initial { .. } => PacketKind::Initial,
+            Self::ZeroRtt => PacketKind::ZeroRtt,
+            Self::Handshake => PacketKind::Handshake,
+        }
+    }
+}
+
+impl LongHeader<'_> {
+    /// Returns the number of bytes that `encode` has to write.
+    fn size(&self) -> usize {
+        let token = match self.kind {
+            LongKind::Initial { token } => varint_len(token.len() as u64) + token.len(),
+            LongKind::ZeroRtt | LongKind::Handshake => 0,
+        };
+        // The first byte, the version, the lengths of two connection IDs, and the Length field.
+        let fixed = 1 + 4 + 2 + 2;
+        fixed + self.dcid.len() + self.scid.len() + token + self.number.size()
+    }
+}
+
+impl ShortHeader {
+    /// Returns the number of bytes that `encode` has to write.
+    fn size(&self) -> usize {
+        1 + self.dcid.len() + self.number.size()
+    }
+}
 
 fn cid(bytes: &[u8]) -> ConnectionId {
     ConnectionId::new(bytes).expect("at most 20 bytes")

@@ -18,7 +18,7 @@ impl TransportParameters {
     /// # Errors
     /// TRANSPORT_PARAMETER_ERROR if it is malformed, repeats a parameter, or contains an invalid value
     /// or one that a client may not send (RFC 9000 §7.4, §18.2).
-    /// [`TransportParameters::authenticate`] checks the connection IDs.
+    /// `TransportParameters::authenticate` checks the connection IDs.
     pub fn decode(bytes: &[u8], sender: Role) -> Result<Self, TransportError> {
         let mut parameters = Self::default();
         let mut seen = SmallVec::<[u64; 32]>::new();

@@ -9,9 +9,8 @@ use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::{ConnectionError, Forgery};
-use clearway_quic::crypto::retry::retry_tag;
-use clearway_quic::wire::retry::Retry;
-use clearway_quic::wire::{PacketKind, PartialHeader, Version, negotiation};
+use clearway_quic::testing::{Retry, negotiation, retry_tag};
+use clearway_quic::wire::{PacketKind, PartialHeader, Version};
 
 use crate::hostile::pair::{HostilePair, LINK, first_flight, metered_world, raw};
 use clearway_testing::{Setup, World};

@@ -5,9 +5,9 @@ use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::testing::{LongHeader, LongKind, TruncatedNumber};
 use clearway_quic::wire::PartialHeader;
-use clearway_quic::wire::header::{LongHeader, LongKind};
-use clearway_quic::wire::{TruncatedNumber, Version, Writer};
+use clearway_quic::wire::{Version, Writer};
 
 use crate::hostile::pair::{LINK, first_flight, metered_world, sent_now};
 use clearway_testing::{Setup, World};

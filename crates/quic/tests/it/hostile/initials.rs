@@ -7,11 +7,13 @@ use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::ConnectionError;
-use clearway_quic::crypto::{RetryToken, TAG_LEN, TokenKey, initial_keys};
+use clearway_quic::crypto::{RetryToken, TokenKey};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
-use clearway_quic::wire::header::{LongHeader, LongKind, UnprotectedHeader};
-use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
+use clearway_quic::testing::{
+    LongHeader, LongKind, TAG_LEN, TruncatedNumber, UnprotectedHeader, initial_keys,
+};
+use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
 use crate::hostile::pair::{LINK, bytes, first_flight, metered_world};
 use clearway_testing::{Setup, UNIX_ORIGIN, World};

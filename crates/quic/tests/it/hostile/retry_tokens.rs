@@ -8,13 +8,14 @@ use std::time::Duration;
 use clearway_links::{Direction, Packet};
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
-use clearway_quic::crypto::client_sessions::MAX_TOKEN_LEN as NEW_TOKEN_LIMIT;
-use clearway_quic::crypto::retry::retry_tag;
-use clearway_quic::crypto::{Algorithms, ClientCrypto, RetryToken, Roots, TokenKey, initial_keys};
+use clearway_quic::crypto::{Algorithms, ClientCrypto, RetryToken, Roots, TokenKey};
 use clearway_quic::rng::Rng;
-use clearway_quic::wire::header::{HeaderKind, LongHeader, LongKind, UnprotectedHeader};
-use clearway_quic::wire::retry::{MAX_TOKEN_LEN as RETRY_LIMIT, Retry};
-use clearway_quic::wire::{Frame, Frames, PartialHeader, TruncatedNumber, Version, Writer};
+use clearway_quic::testing::{
+    LongHeader, LongKind, MAX_STORED_TOKEN_LEN as NEW_TOKEN_LIMIT, MAX_TOKEN_LEN as RETRY_LIMIT,
+    Retry, TruncatedNumber, UnprotectedHeader, initial_keys, retry_tag,
+};
+use clearway_quic::wire::header::HeaderKind;
+use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
 use crate::hostile::initials::{cid, crypto, initial};
 use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, metered_world, sent_now};

@@ -6,10 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use clearway_quic::cid::local::{LocalCids, MAX_ISSUED, RoutingChange};
-use clearway_quic::cid::remote::RemoteCids;
 use clearway_quic::cid::{ConnectionId, NewCid, ResetToken};
 use clearway_quic::path::PathId;
+use clearway_quic::testing::{LocalCids, MAX_ISSUED, RemoteCids, RoutingChange};
 
 use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 

@@ -15,9 +15,8 @@ use std::time::Duration;
 use clearway_links::{Direction, Packet};
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::{Connection, ConnectionError};
-use clearway_quic::crypto::retry::retry_tag;
 use clearway_quic::stream::Directionality;
-use clearway_quic::wire::retry::MAX_TOKEN_LEN;
+use clearway_quic::testing::{MAX_TOKEN_LEN, retry_tag};
 
 use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
 use clearway_testing::{Filter, Setup, World as Pair, path};

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use clearway_quic::Instant;
-use clearway_quic::crypto::{OneRttKeys, TAG_LEN};
+use clearway_quic::testing::{OneRttKeys, TAG_LEN};
 use rustls::pki_types::ServerName;
 use rustls::quic::{ClientConnection, KeyChange, Keys, Secrets, ServerConnection, Version};
 

@@ -17,7 +17,7 @@ mod model;
 use std::time::Duration;
 
 use clearway_quic::Instant;
-use clearway_quic::stream::{StreamContent, Streams};
+use clearway_quic::testing::{StreamContent, Streams};
 use clearway_quic::wire::Writer;
 
 use clearway_testing::explore::{Bounds, ExpectClean, explore_by_replay};

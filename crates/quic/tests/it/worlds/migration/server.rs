@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clearway_quic::Role;
-use clearway_quic::path::Addresses;
+use clearway_quic::testing::Addresses;
 use clearway_quic::wire::Frame;
 
 use super::victim::{Victim, address};

@@ -9,9 +9,7 @@ use clearway_links::Direction;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::{Connection, Forgery, RecvMeta};
 use clearway_quic::event::{Observer, TraceEvent};
-use clearway_quic::path::Addresses;
-use clearway_quic::path::paths::PathRole;
-use clearway_quic::path::validation::{ChallengeData, ValidationState};
+use clearway_quic::testing::{Addresses, ChallengeData, PathRole, ValidationState};
 use clearway_quic::wire::{Frame, Frames, PacketKind};
 use clearway_quic::{Instant, Role};
 

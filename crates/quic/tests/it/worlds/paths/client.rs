@@ -1,7 +1,7 @@
 //! A client with three addresses, whose server has a preferred address.
 
 use clearway_quic::Role;
-use clearway_quic::path::Addresses;
+use clearway_quic::testing::Addresses;
 
 use super::network::{FULL, Network, PTO};
 use clearway_testing::explore::World;
@@ -152,7 +152,7 @@ impl World for ClientWorld {
             }
             Event::Challenge(at) => {
                 // Addresses that the client does not use do not hear the server.
-                let known = |path: &clearway_quic::path::Path| {
+                let known = |path: &clearway_quic::testing::Path| {
                     path.addresses().remote == at.addresses().remote
                 };
                 if self.network.paths.iter().any(known) {

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use clearway_quic::cid::remote::RemoteCids;
 use clearway_quic::cid::{ConnectionId, NewCid, ResetToken};
-use clearway_quic::path::amplification::Amplification;
+use clearway_quic::path::PathId;
 use clearway_quic::path::ecn::Mark;
-use clearway_quic::path::paths::{Effect, Effects, MAX_PATHS, PathRole, Paths};
-use clearway_quic::path::validation::{ChallengeData, ValidationState};
-use clearway_quic::path::{Addresses, Path, PathDefaults, PathId};
 use clearway_quic::rng::Rng;
+use clearway_quic::testing::{
+    Addresses, Amplification, ChallengeData, Effect, Effects, MAX_PATHS, Path, PathDefaults,
+    PathRole, Paths, RemoteCids, ValidationState,
+};
 use clearway_quic::{Instant, Role};
 
 use clearway_testing::explore::fingerprint_of;

@@ -1,8 +1,7 @@
 //! A server whose client has three addresses, and which has two of its own.
 
 use clearway_quic::Role;
-use clearway_quic::path::Addresses;
-use clearway_quic::path::paths::PathRole;
+use clearway_quic::testing::{Addresses, PathRole};
 
 use super::network::{FULL, Network, PTO, SMALL};
 use clearway_testing::explore::World;
@@ -147,7 +146,7 @@ impl ServerWorld {
         // only if that path is proven.
         let active = self.network.paths.active().addresses();
         let moved = active == from;
-        let joins = |(path, place): (&clearway_quic::path::Path, PathRole)| {
+        let joins = |(path, place): (&clearway_quic::testing::Path, PathRole)| {
             path.addresses() == from && place == PathRole::Candidate
         };
         assert!(

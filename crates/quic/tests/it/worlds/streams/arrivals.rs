@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use clearway_quic::stream::Streams;
+use clearway_quic::testing::Streams;
 
 /// What a STREAM frame brings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,10 +5,8 @@
 //! ends have forgotten the stream, and its credit is there for the next one.
 
 use clearway_quic::Role;
-use clearway_quic::stream::state::{RecvState, SendState};
-use clearway_quic::stream::{
-    Config, Directionality, ReadError, StreamContent, StreamEvent, StreamId, Streams, WriteError,
-};
+use clearway_quic::stream::{Config, Directionality, ReadError, StreamEvent, StreamId, WriteError};
+use clearway_quic::testing::{RecvState, SendState, StreamContent, Streams};
 use clearway_quic::wire::{Frame, Frames};
 
 use super::arrivals::Arrivals;

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use clearway_quic::Role;
 use clearway_quic::error::{Code, TransportError};
-use clearway_quic::stream::state::{RecvState, SendState};
-use clearway_quic::stream::{Config, PeerLimits, StreamEvent, StreamId, Streams, WriteError};
+use clearway_quic::stream::{Config, StreamEvent, StreamId, WriteError};
+use clearway_quic::testing::{PeerLimits, RecvState, SendState, Streams};
 use clearway_quic::wire::Frames;
 
 use super::arrivals::Arrivals;

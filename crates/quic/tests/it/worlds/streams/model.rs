@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use clearway_quic::error::Code;
-use clearway_quic::stream::state::{RecvState, SendState};
-use clearway_quic::stream::{ReadError, StreamContent, StreamEvent, StreamId};
+use clearway_quic::stream::{ReadError, StreamEvent, StreamId};
+use clearway_quic::testing::{RecvState, SendState, StreamContent};
 use clearway_quic::wire::Frame;
 
 use super::content;
