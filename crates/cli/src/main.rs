@@ -5,6 +5,7 @@ mod terminal;
 
 mod controller_help;
 mod demo;
+mod doctor;
 mod failure;
 mod get;
 mod identity;
@@ -43,6 +44,9 @@ enum Command {
     /// Download through a network that is known to stall congestion controllers.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
+    /// Find where this host loses UDP datagrams, and which program loses them.
+    #[command(long_about = doctor::ABOUT)]
+    Doctor(Box<doctor::Args>),
     /// Fetch URLs over HTTP/3, or upload to them.
     #[command(long_about = get::ABOUT)]
     Get(Box<get::Args>),
@@ -62,16 +66,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let Cli { verbose, command } = Cli::parse();
-    let done = log::init(verbose).and_then(|()| match command {
-        Command::Demo(args) => demo::command(&args),
-        Command::Get(args) => get::command(args),
-        Command::Lab(command) => lab::command(&command),
-        Command::Raw(command) => raw::command(&command),
-        Command::Relay(args) => relay::command(&args),
-        Command::Serve(args) => serve::command(&args),
-    });
+    let done = log::init(verbose).and_then(|()| run(command));
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Like other tools, which a signal ends, print nothing.
         Err(failure) if failure.unread => failure.code(),
         Err(failure) => {
@@ -79,6 +76,20 @@ fn main() -> ExitCode {
             failure.code()
         }
     }
+}
+
+fn run(command: Command) -> Result<ExitCode, failure::Failure> {
+    match command {
+        Command::Demo(args) => demo::command(&args)?,
+        // Its verdict is an exit code.
+        Command::Doctor(args) => return doctor::command(&args),
+        Command::Get(args) => get::command(args)?,
+        Command::Lab(command) => lab::command(&command)?,
+        Command::Raw(command) => raw::command(&command)?,
+        Command::Relay(args) => relay::command(&args)?,
+        Command::Serve(args) => serve::command(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -1,0 +1,4 @@
+//! How a diagnosis is shown.
+
+pub mod text;
+pub mod words;
