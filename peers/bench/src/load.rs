@@ -20,9 +20,9 @@ pub(crate) enum Load {
     Bulk,
     /// One endless HTTP/3 response
     BulkHttp3,
-    /// Raw requests, 100 at once: 64 bytes up, 1 KiB down
+    /// Raw requests in a closed loop: 64 bytes up, 1 KiB down
     Requests,
-    /// HTTP/3 requests, 100 at once: 1 KiB down
+    /// HTTP/3 requests in a closed loop: 1 KiB down
     RequestsHttp3,
     /// Full handshakes, one after the other
     Handshakes,
@@ -39,6 +39,57 @@ pub(crate) struct Size {
     pub(crate) idle: u64,
 }
 
+/// How many requests are under way at once, and on how many connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) in_flight: u64,
+    pub(crate) connections: u64,
+}
+
+/// What is measured: a load, and how its requests are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Case {
+    pub(crate) load: Load,
+    /// `None` for loads without requests.
+    pub(crate) spread: Option<Spread>,
+}
+
+impl Case {
+    /// Returns the cases of a load.
+    pub(crate) fn of(load: Load, in_flight: &[u64], connections: &[u64]) -> Vec<Self> {
+        if !load.is_requests() {
+            return vec![Self { load, spread: None }];
+        }
+        let mut cases = Vec::new();
+        for &connections in connections {
+            for &in_flight in in_flight.iter().filter(|&&count| count >= connections) {
+                let spread = Some(Spread {
+                    in_flight,
+                    connections,
+                });
+                cases.push(Self { load, spread });
+            }
+        }
+        cases
+    }
+
+    /// The name in the table.
+    pub(crate) fn name(self) -> String {
+        let name = self.load.name();
+        match self.spread {
+            None => name.to_owned(),
+            Some(Spread {
+                in_flight,
+                connections: 1,
+            }) => format!("{name}, {in_flight}"),
+            Some(Spread {
+                in_flight,
+                connections,
+            }) => format!("{name}, {in_flight} on {connections}"),
+        }
+    }
+}
+
 /// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Sample {
@@ -50,6 +101,10 @@ pub(crate) struct Sample {
     pub(crate) server_cpu: Option<f64>,
     /// Processor time of the client, including its start.
     pub(crate) client_cpu: Option<f64>,
+    /// The share of the time that server and client were busy.
+    pub(crate) busy: Option<(f64, f64)>,
+    /// The time within which half of the requests were completed, and 99 of 100, in microseconds.
+    pub(crate) response_times: Option<(f64, f64)>,
 }
 
 impl Load {
@@ -101,6 +156,10 @@ impl Load {
         self == Self::Idle
     }
 
+    fn is_requests(self) -> bool {
+        matches!(self, Self::Requests | Self::RequestsHttp3)
+    }
+
     fn is_http3(self) -> bool {
         matches!(self, Self::BulkHttp3 | Self::RequestsHttp3)
     }
@@ -115,8 +174,8 @@ impl Load {
         let text = match self {
             Self::Bulk => "--raw",
             Self::BulkHttp3 => "",
-            Self::Requests => "--raw --bytes 1024 --post 56 --parallel 100",
-            Self::RequestsHttp3 => "--bytes 1024 --parallel 100",
+            Self::Requests => "--raw --bytes 1024 --post 56",
+            Self::RequestsHttp3 => "--bytes 1024",
             Self::Handshakes => "--raw --handshakes",
             Self::Handshakes64 => "--raw --handshakes --parallel 64",
             Self::Idle => "--raw",
@@ -131,6 +190,20 @@ impl Load {
             | Self::Handshakes
             | Self::Handshakes64 => ["--seconds".to_owned(), size.seconds.to_string()],
         });
+        options
+    }
+}
+
+impl Case {
+    /// The client's options.
+    fn options(self, size: &Size) -> Vec<String> {
+        let mut options = self.load.options(size);
+        if let Some(spread) = self.spread {
+            options.extend(["--parallel".to_owned(), spread.in_flight.to_string()]);
+            if spread.connections > 1 {
+                options.extend(["--connections".to_owned(), spread.connections.to_string()]);
+            }
+        }
         options
     }
 
@@ -150,7 +223,7 @@ impl Load {
             "--key".into(),
             file("key.pem"),
         ]);
-        if !self.is_http3() {
+        if !self.load.is_http3() {
             arguments.push("--raw".into());
         }
         let tuning = || stack.tuning.iter().map(|&word| word.to_owned());
@@ -173,15 +246,18 @@ impl Load {
         let complaints = folder.join("client.stderr");
         let before = server.cpu()?;
         let client = Process::start(stack, cores.client, &arguments, complaints)?;
-        if self == Self::Idle {
+        if self.load == Load::Idle {
             return idle(&server, client, size.idle).context("client");
         }
         let (report, client_cpu) = client.finish().context("client")?;
         let server_cpu = server.cpu()? - before;
         let line = report.lines().last().context("no report")?;
-        self.sample(&serde_json::from_str(line)?, server_cpu, client_cpu)
+        self.load
+            .sample(&serde_json::from_str(line)?, server_cpu, client_cpu)
     }
+}
 
+impl Load {
     /// Computes a sample from a client's report and the processor time of both sides.
     fn sample(self, report: &Value, server_cpu: f64, client_cpu: f64) -> Result<Sample> {
         let number = |key: &str| {
@@ -205,6 +281,8 @@ impl Load {
             client_value: None,
             server_cpu: Some(server_cpu * cpu_scale / done),
             client_cpu: Some(client_cpu * cpu_scale / done),
+            busy: Some((server_cpu / seconds, client_cpu / seconds)),
+            response_times: report["p50_us"].as_f64().zip(report["p99_us"].as_f64()),
         })
     }
 }
@@ -232,6 +310,8 @@ fn idle(server: &Process, mut client: Process, count: u64) -> Result<Sample> {
         client_value: Some(each(before.1, after.1)),
         server_cpu: None,
         client_cpu: None,
+        busy: None,
+        response_times: None,
     })
 }
 
@@ -251,6 +331,21 @@ mod tests {
         let sample = Load::Handshakes64.sample(&report, 0.1, 0.2).unwrap();
         assert!((sample.value - 1000.0).abs() < 1e-9);
         assert!((sample.client_cpu.unwrap() - 0.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn requests_have_a_case_for_each_spread_that_is_possible() {
+        let names = |load| -> Vec<_> {
+            let cases = Case::of(load, &[16, 1_000], &[1, 100]);
+            cases.into_iter().map(Case::name).collect()
+        };
+        let expected = [
+            "raw requests, 16",
+            "raw requests, 1000",
+            "raw requests, 1000 on 100",
+        ];
+        assert_eq!(names(Load::Requests), expected);
+        assert_eq!(names(Load::Bulk), ["bulk, 1 stream"]);
     }
 
     #[test]

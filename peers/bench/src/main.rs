@@ -1,6 +1,7 @@
 //! Measures Clearway and other stacks side by side. Each server and client is a process pinned to a
 //! core of its own; loads run one after the other, and stacks in turns. Prints a table.
 
+mod disturbance;
 mod load;
 mod process;
 mod stack;
@@ -10,7 +11,8 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use load::{Load, Sample, Size};
+use disturbance::Disturbance;
+use load::{Case, Load, Sample, Size};
 use process::Cores;
 use stack::Stack;
 use table::{Row, Table};
@@ -37,6 +39,15 @@ struct Arguments {
     /// Only this stack; can be repeated
     #[arg(long = "stack")]
     stacks: Vec<String>,
+    /// Requests under way at once
+    #[arg(long, value_delimiter = ',', default_value = "100")]
+    in_flight: Vec<u64>,
+    /// Connections that share them
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    connections: Vec<u64>,
+    /// Measure beside a load that takes a fifth of each core in bursts of 5 ms
+    #[arg(long)]
+    disturb: bool,
     /// Also measure other stacks with their best settings
     #[arg(long)]
     tuned: bool,
@@ -91,19 +102,34 @@ fn run(arguments: &Arguments) -> Result<usize> {
         server: arguments.server_core,
         client: arguments.client_core,
     };
+    ensure!(
+        arguments
+            .connections
+            .iter()
+            .chain(&arguments.in_flight)
+            .all(|&count| count > 0),
+        "--in-flight and --connections must be greater than zero"
+    );
+    let cases = loads
+        .into_iter()
+        .flat_map(|load| Case::of(load, &arguments.in_flight, &arguments.connections));
+    let _disturbance = arguments.disturb.then(|| Disturbance::start(2));
     let folder = tempfile::tempdir()?;
     stack::certify(folder.path())?;
     let mut table = Table::default();
-    for load in loads {
-        let able: Vec<&Stack> = stacks.iter().filter(|stack| load.suits(stack)).collect();
+    for case in cases {
+        let able: Vec<&Stack> = stacks
+            .iter()
+            .filter(|stack| case.load.suits(stack))
+            .collect();
         let mut rows: Vec<Row> = able
             .iter()
-            .map(|stack| Row::new(load, stack.name))
+            .map(|stack| Row::new(case, stack.name))
             .collect();
         for round in 1..=rounds {
             for (stack, row) in able.iter().zip(&mut rows) {
-                eprintln!("{}, {}, {round} of {rounds}", load.name(), stack.name);
-                match load.measure(stack, &size, cores, folder.path()) {
+                eprintln!("{}, {}, {round} of {rounds}", case.name(), stack.name);
+                match case.measure(stack, &size, cores, folder.path()) {
                     Ok(sample) => row.samples.push(sample),
                     Err(error) => row.failures.push(format!("{error:#}")),
                 }

@@ -5,7 +5,7 @@ use std::fmt;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::{Load, Sample};
+use crate::{Case, Sample};
 
 /// The stack that the others are compared with.
 const OURS: &str = "clearway";
@@ -13,16 +13,16 @@ const OURS: &str = "clearway";
 /// The samples of a stack under a load.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
-    pub(crate) load: Load,
+    pub(crate) case: Case,
     pub(crate) stack: &'static str,
     pub(crate) samples: Vec<Sample>,
     pub(crate) failures: Vec<String>,
 }
 
 impl Row {
-    pub(crate) fn new(load: Load, stack: &'static str) -> Self {
+    pub(crate) fn new(case: Case, stack: &'static str) -> Self {
         Self {
-            load,
+            case,
             stack,
             samples: Vec::new(),
             failures: Vec::new(),
@@ -32,6 +32,24 @@ impl Row {
     fn of(&self, figure: impl Fn(&Sample) -> Option<f64>) -> Option<Summary> {
         let mut values: Vec<f64> = self.samples.iter().filter_map(figure).collect();
         Summary::of(&mut values)
+    }
+}
+
+impl Row {
+    /// Returns the medians of a pair of figures.
+    fn pair(
+        &self,
+        figures: impl Fn(&Sample) -> Option<(f64, f64)>,
+        show: impl Fn(f64) -> String,
+    ) -> String {
+        let first = self.of(|sample| Some(figures(sample)?.0));
+        let second = self.of(|sample| Some(figures(sample)?.1));
+        match (first, second) {
+            (Some(first), Some(second)) => {
+                format!("{} / {}", show(first.median), show(second.median))
+            }
+            _ => String::new(),
+        }
     }
 }
 
@@ -78,11 +96,11 @@ impl Table {
     }
 
     /// Returns Clearway's median under the same load.
-    fn ours(&self, load: Load) -> Option<f64> {
+    fn ours(&self, case: Case) -> Option<f64> {
         let row = self
             .rows
             .iter()
-            .find(|row| row.load == load && row.stack == OURS)?;
+            .find(|row| row.case == case && row.stack == OURS)?;
         Some(row.of(|sample| Some(sample.value))?.median)
     }
 }
@@ -101,18 +119,26 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:17}{:14}{:>16}{:>9}{:>11}   {:26}{:>4}",
-            "load", "stack", "median", "spread", "clearway ÷", "CPU server / client", "runs"
+            "{:29}{:14}{:>16}{:>9}{:>11}   {:26}{:>13}{:>16}{:>5}",
+            "load",
+            "stack",
+            "median",
+            "spread",
+            "clearway ÷",
+            "CPU server / client",
+            "busy",
+            "p50 / p99 µs",
+            "runs"
         )?;
         let mut last = None;
         for row in &self.rows {
-            let name = if last == Some(row.load) {
-                ""
+            let name = if last == Some(row.case) {
+                String::new()
             } else {
-                row.load.name()
+                row.case.name()
             };
-            last = Some(row.load);
-            write!(f, "{name:17}{:14}", row.stack)?;
+            last = Some(row.case);
+            write!(f, "{name:29}{:14}", row.stack)?;
             let Some(value) = row.of(|sample| Some(sample.value)) else {
                 writeln!(f, "{:>16}", "failed")?;
                 continue;
@@ -121,30 +147,32 @@ impl fmt::Display for Table {
             if let Some(client) = row.of(|sample| sample.client_value) {
                 figure = format!("{figure} / {}", short(client.median));
             }
-            let ratio = self.ours(row.load).map(|ours| ours / value.median);
+            let ratio = self.ours(row.case).map(|ours| ours / value.median);
             let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
             let [server, client] = [row.of(|s| s.server_cpu), row.of(|s| s.client_cpu)]
                 .map(|cpu| cpu.map(|cpu| short(cpu.median)));
             let cpu = match (server, client) {
                 (Some(server), Some(client)) => {
-                    format!("{server} / {client} {}", row.load.cpu_unit())
+                    format!("{server} / {client} {}", row.case.load.cpu_unit())
                 }
                 _ => String::new(),
             };
+            let busy = row.pair(|sample| sample.busy, |share| format!("{share:.2}"));
+            let times = row.pair(|sample| sample.response_times, |time| format!("{time:.0}"));
             writeln!(
                 f,
-                "{:>16}{:>8.0}%{ratio:>11}   {cpu:26}{:>4}",
-                format!("{figure} {}", row.load.unit()),
+                "{:>16}{:>8.0}%{ratio:>11}   {cpu:26}{busy:>13}{times:>16}{:>5}",
+                format!("{figure} {}", row.case.load.unit()),
                 value.spread * 100.0,
                 row.samples.len()
             )?;
         }
         for row in &self.rows {
             for why in &row.failures {
-                writeln!(f, "failed: {}, {}: {why}", row.load.name(), row.stack)?;
+                writeln!(f, "failed: {}, {}: {why}", row.case.name(), row.stack)?;
             }
         }
-        if self.rows.iter().any(|row| row.load.is_cost()) {
+        if self.rows.iter().any(|row| row.case.load.is_cost()) {
             writeln!(
                 f,
                 "idle memory: server / client, growth ÷ connections; less is better"
@@ -157,6 +185,7 @@ impl fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Load;
 
     #[test]
     fn median_and_spread_are_computed() {
@@ -179,10 +208,16 @@ mod tests {
             client_value: None,
             server_cpu: Some(0.5),
             client_cpu: Some(0.25),
+            busy: None,
+            response_times: None,
         };
-        let mut ours = Row::new(Load::Bulk, "clearway");
+        let case = Case {
+            load: Load::Bulk,
+            spread: None,
+        };
+        let mut ours = Row::new(case, "clearway");
         ours.samples = vec![sample(20.0), sample(10.0), sample(15.0)];
-        let mut theirs = Row::new(Load::Bulk, "quinn");
+        let mut theirs = Row::new(case, "quinn");
         theirs.samples = vec![sample(10.0)];
         theirs.failures = vec!["why".to_owned()];
         let table = Table {

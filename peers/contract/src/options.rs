@@ -87,7 +87,12 @@ pub struct Get {
     #[arg(long)]
     pub parallel: Option<u64>,
     /// Connections that share the requests under way, in a timed run
-    #[arg(long, default_value_t = 1, requires = "seconds", conflicts_with = "handshakes")]
+    #[arg(
+        long,
+        default_value_t = 1,
+        requires = "seconds",
+        conflicts_with = "handshakes"
+    )]
     pub connections: u64,
     /// Bytes to upload per request; with HTTP/3 they are echoed, followed by their sum
     #[arg(long, default_value_t = 0)]

@@ -102,7 +102,9 @@ impl Moved {
     #[must_use]
     pub fn percentile(&mut self, share: f64) -> Option<f64> {
         let last = self.took.len().checked_sub(1)?;
-        let (_, nanos, _) = self.took.select_nth_unstable((last as f64 * share) as usize);
+        let (_, nanos, _) = self
+            .took
+            .select_nth_unstable((last as f64 * share) as usize);
         Some(f64::from(*nanos) / 1e3)
     }
 }
