@@ -18,7 +18,7 @@ Exit codes:
   6  timed out
   7  the server's certificate was rejected
   8  the output cannot be written
-  9  the server answered with an HTTP status of 400 or above
+  9  the server answered with a redirect, or with an HTTP status of 400 or above
   10  the transfer ended before it was complete
   11  the server's endpoint failed, for example because of a socket error
   130  interrupted by a signal
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
     Certificate = 7,
     /// The output cannot be written.
     Output = 8,
-    /// An HTTP status of 400 or above.
+    /// A redirect, or an HTTP status of 400 or above.
     Status = 9,
     /// The transfer was interrupted by the server or the network.
     Incomplete = 10,

@@ -3,6 +3,8 @@
 #[macro_use]
 mod terminal;
 
+mod address;
+mod background;
 mod controller_help;
 mod demo;
 mod doctor;
@@ -16,6 +18,7 @@ mod output;
 mod printable;
 mod raw;
 mod relay;
+mod seconds;
 mod serve;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ use std::io::{self, StdoutLock, Write as _};
 
 use serde::Serialize;
 
+use crate::background;
 use crate::failure::Failure;
 use crate::printable::is_unsafe;
 
@@ -18,6 +19,21 @@ pub(crate) fn print(
     write(&mut out)
         .and_then(|()| out.flush())
         .map_err(|error| Failure::stdout(&error))
+}
+
+/// One JSON object on one line, as [`print_json`] prints it, without waiting for the reader if this
+/// command writes in the background.
+pub(crate) fn log_json(value: &impl Serialize) {
+    let Some(output) = background::output() else {
+        // If the reader has gone away, keep serving.
+        let _ = print_json(value);
+        return;
+    };
+    let mut line = Vec::with_capacity(256);
+    if write_json(&mut line, value).is_ok() {
+        line.push(b'\n');
+        let _ = output.stdout.push(&line);
+    }
 }
 
 /// One JSON object on one line, for scripts.

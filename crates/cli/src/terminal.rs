@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 
+use crate::background;
 use crate::printable;
 
 /// The bar that is currently shown.
@@ -27,6 +28,10 @@ pub(crate) fn say(text: fmt::Arguments<'_>) {
     let text = text.to_string();
     let mut text = printable::lines(&text).into_owned();
     text.push('\n');
+    // A server does not wait for whoever reads this.
+    if background::output().is_some_and(|output| output.stderr.push(text.as_bytes())) {
+        return;
+    }
     let write = || {
         // In one call: other processes may write there too.
         let _ = std::io::stderr().write_all(text.as_bytes());

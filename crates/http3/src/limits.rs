@@ -45,8 +45,9 @@ pub struct Limits {
     /// How many of those are allowed per second in the long run.
     pub abandoned_per_second: u32,
     /// Maximum number of frames, streams and instructions without effect at once: unknown types,
-    /// empty DATA frames, repeated control frames, stream cancellations. Beyond it the connection
-    /// is closed with `H3_EXCESSIVE_LOAD`.
+    /// empty DATA frames, repeated control frames, stream cancellations. PRIORITY_UPDATE frames
+    /// count too, but a request makes up for 8. Beyond it the connection is closed with
+    /// `H3_EXCESSIVE_LOAD`.
     pub useless_frames_burst: u32,
     /// How many of those are allowed per second in the long run.
     pub useless_frames_per_second: u32,

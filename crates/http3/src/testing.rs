@@ -30,6 +30,9 @@ struct MemoryStream {
     stop_with: Option<u64>,
 }
 
+/// How many streams of each directionality the peer may open.
+const MAX_PEER_STREAMS: u64 = (1 << 16) + 1;
+
 /// A transport without a network. The test that owns it acts as the peer.
 #[derive(Debug)]
 pub struct MemoryTransport {
@@ -198,7 +201,7 @@ impl MemoryTransport {
 
     /// Opens the stream, and those before it, if the peer may.
     fn open_peer_stream(&mut self, id: StreamId) {
-        if id.initiator() == self.role || id.index() > 1 << 16 {
+        if id.initiator() == self.role || id.index() >= MAX_PEER_STREAMS {
             return;
         }
         let slot = slot(id.directionality());
@@ -257,6 +260,10 @@ impl Transport for MemoryTransport {
         }
         self.accepted[slot] += 1;
         Some(self.peer_stream(directionality, self.accepted[slot] - 1))
+    }
+
+    fn peer_stream_limit(&self, _: Directionality) -> u64 {
+        MAX_PEER_STREAMS
     }
 
     fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {

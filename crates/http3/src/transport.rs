@@ -16,6 +16,8 @@ pub trait Transport {
     fn open(&mut self, directionality: Directionality) -> Option<StreamId>;
     /// Returns the next stream that the peer opened.
     fn accept(&mut self, directionality: Directionality) -> Option<StreamId>;
+    /// Returns how many streams of this directionality the peer may open, counted from the first.
+    fn peer_stream_limit(&self, directionality: Directionality) -> u64;
     /// Buffers a copy of the front of `data`. Returns how many bytes were accepted.
     ///
     /// # Errors
@@ -79,6 +81,10 @@ impl Transport for Connection {
 
     fn accept(&mut self, directionality: Directionality) -> Option<StreamId> {
         Self::accept(self, directionality)
+    }
+
+    fn peer_stream_limit(&self, directionality: Directionality) -> u64 {
+        Self::peer_stream_limit(self, directionality)
     }
 
     fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, WriteError> {

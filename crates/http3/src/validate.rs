@@ -101,18 +101,17 @@ pub(crate) fn check_trailers(fields: &[Field]) -> Result<()> {
     check_fields(fields, Section::Trailers)
 }
 
-/// Returns the content-length of a section (RFC 9110 §8.6). If it is repeated, all values must be
-/// equal.
+/// Returns the content-length of a section (RFC 9110 §8.6). There may be only one, even with equal
+/// values: what forwards the message may take another one of them for the length.
 pub(crate) fn content_length(fields: &[Field]) -> Result<Option<u64>> {
     let mut length = None;
     for field in fields.iter().filter(|f| f.name == "content-length") {
         let Some(value) = decimal(&field.value) else {
             return malformed("invalid content-length (expected a decimal number)");
         };
-        if length.is_some_and(|length| length != value) {
-            return malformed("conflicting content-length fields");
+        if length.replace(value).is_some() {
+            return malformed("duplicate content-length field");
         }
-        length = Some(value);
     }
     Ok(length)
 }

@@ -26,9 +26,33 @@ use crate::panic::catch;
 pub(super) struct RequestTask {
     request: Result<Request<Incoming>, &'static str>,
     sender: BodySender,
-    /// Answer without a body, whatever the service says.
-    bodiless: bool,
+    method: ResponseTo,
     permit: Permit,
+}
+
+/// The request's method, as far as the response depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResponseTo {
+    /// The response has no body, whatever the service says.
+    Head,
+    /// A successful response opens a tunnel: it has no length, and its body is what is sent through
+    /// the tunnel (RFC 9110 §9.3.6).
+    Connect,
+    Other,
+}
+
+impl ResponseTo {
+    fn of(method: &[u8]) -> Self {
+        match method {
+            b"HEAD" => Self::Head,
+            b"CONNECT" => Self::Connect,
+            _ => Self::Other,
+        }
+    }
+
+    fn opens_tunnel(self, status: StatusCode) -> bool {
+        self == Self::Connect && status.is_success()
+    }
 }
 
 impl RequestTask {
@@ -45,11 +69,15 @@ impl RequestTask {
             early,
         } = arrived;
         let stream = RequestStream::new(shared.clone(), id);
-        let bodiless = head.method == "HEAD";
+        let method = ResponseTo::of(&head.method);
         let sender = BodySender::new(stream.clone(), Code::INTERNAL_ERROR);
         let request = message::request(head, ()).map(|request| {
             let (mut parts, ()) = request.into_parts();
             parts.extensions.insert(connection.clone());
+            if method == ResponseTo::Connect {
+                // What follows is a tunnel, which has no length (RFC 9110 §9.3.6).
+                parts.headers.remove(CONTENT_LENGTH);
+            }
             parts
                 .extensions
                 .insert(InterimSender::new(stream.downgrade()));
@@ -65,7 +93,7 @@ impl RequestTask {
         Self {
             request,
             sender,
-            bodiless,
+            method,
             permit,
         }
     }
@@ -87,7 +115,7 @@ impl RequestTask {
         let Self {
             request,
             sender,
-            bodiless,
+            method,
             permit: _permit,
         } = self;
         let request = match request {
@@ -116,7 +144,7 @@ impl RequestTask {
         };
         let sent = match response {
             None => return sender.cancelled(),
-            Some(Ok(response)) => respond(sender, response, bodiless).await,
+            Some(Ok(response)) => respond(sender, response, method).await,
             Some(Err(error)) => {
                 tracing::error!(%error, "the service failed");
                 refuse(sender, StatusCode::INTERNAL_SERVER_ERROR)
@@ -150,15 +178,24 @@ fn refuse(sender: BodySender, status: StatusCode) -> Result<(), Error> {
 }
 
 /// Sends a response: in one piece if its body is at hand.
-async fn respond<B>(sender: BodySender, response: Response<B>, bodiless: bool) -> Result<(), Error>
+async fn respond<B>(
+    sender: BodySender,
+    response: Response<B>,
+    method: ResponseTo,
+) -> Result<(), Error>
 where
     B: Body<Data: Into<Bytes>, Error: Into<BoxError>>,
 {
     let (mut parts, body) = response.into_parts();
-    let bodiless = bodiless
-        || parts.status == StatusCode::NO_CONTENT
-        || parts.status == StatusCode::NOT_MODIFIED;
-    let exact = body.size_hint().exact();
+    let tunnel = method.opens_tunnel(parts.status);
+    let bodiless = !tunnel
+        && (method == ResponseTo::Head
+            || parts.status == StatusCode::NO_CONTENT
+            || parts.status == StatusCode::NOT_MODIFIED);
+    let exact = body.size_hint().exact().filter(|_| !tunnel);
+    if tunnel {
+        parts.headers.remove(CONTENT_LENGTH);
+    }
     if let Some(length) = exact
         && !parts.status.is_informational()
         && parts.status != StatusCode::NO_CONTENT
@@ -171,6 +208,7 @@ where
         let _ = parts.headers.try_insert(CONTENT_LENGTH, length);
     }
     let head = message::response_head(parts);
+    // What ends the body ends this half of a tunnel, too.
     if bodiless || body.is_end_stream() {
         sender.stream().respond(&head, true)?;
         sender.done();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clearway_http3::Code;
 use clearway_quic::crypto::ServerName;
+use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body::Body;
 use tokio::sync::oneshot;
@@ -292,6 +293,10 @@ where
     let (mut parts, ()) = message::response(head, ())
         .map_err(|why| Error::Malformed(clearway_http3::StreamError::malformed(why)))?
         .into_parts();
+    if options.tunnel && parts.status.is_success() {
+        // It would say nothing about the tunnel (RFC 9110 §9.3.6).
+        parts.headers.remove(CONTENT_LENGTH);
+    }
     if !interim.is_empty() {
         parts.extensions.insert(Interim(interim.into()));
     }

@@ -157,7 +157,10 @@ impl HttpLayer {
                     memory.keep(&settings);
                 }
             }
-            Event::PriorityChanged { .. } | Event::DatagramReceived => {}
+            // HTTP/3 has told the transport, which sends the response accordingly.
+            Event::PriorityChanged { .. } => {}
+            // It waits in the transport's queue for `Connection::read_datagram`.
+            Event::DatagramReceived => {}
         }
     }
 

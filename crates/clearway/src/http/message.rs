@@ -122,9 +122,11 @@ pub(super) fn response_head(parts: response::Parts) -> ResponseHead {
     head
 }
 
-/// Converts fields to send, without those that HTTP/3 forbids. Names are lower-case already.
+/// Converts fields to send, without those that HTTP/3 forbids, and without those that `connection`
+/// names (RFC 9110 §7.6.1). Names are lower-case already.
 pub(super) fn fields(headers: HeaderMap) -> Vec<Field> {
     let mut fields = Vec::with_capacity(headers.len());
+    let mut options = Vec::new();
     let mut current: Option<(HeaderName, Bytes)> = None;
     for (name, value) in headers {
         // The iterator yields the name with the first of its values only.
@@ -137,6 +139,9 @@ pub(super) fn fields(headers: HeaderMap) -> Vec<Field> {
         };
         if CONNECTION_SPECIFIC.contains(name) || name == "keep-alive" || name == "proxy-connection"
         {
+            if *name == header::CONNECTION {
+                options.push(value);
+            }
             continue;
         }
         if *name == header::TE && value != "trailers" {
@@ -147,6 +152,13 @@ pub(super) fn fields(headers: HeaderMap) -> Vec<Field> {
             sensitive: value.is_sensitive() || *name == header::AUTHORIZATION,
             value: Bytes::copy_from_slice(value.as_bytes()),
         });
+    }
+    for option in options
+        .iter()
+        .flat_map(|it| it.as_bytes().split(|&byte| byte == b','))
+    {
+        let option = option.trim_ascii();
+        fields.retain(|field| !field.name.eq_ignore_ascii_case(option));
     }
     fields
 }
@@ -320,6 +332,24 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("te", HeaderValue::from_static("trailers"));
         assert_eq!(fields(headers).len(), 1);
+    }
+
+    #[test]
+    fn fields_named_by_connection_are_not_sent() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Internal ,TE"),
+            ("connection", "\tx-other"),
+            ("x-internal", "secret"),
+            ("x-internal", "secret"),
+            ("x-other", "secret"),
+            ("x-internal-not", "kept"),
+            ("te", "trailers"),
+        ] {
+            headers.append(name, HeaderValue::from_static(value));
+        }
+        let sent: Vec<_> = fields(headers).into_iter().map(|f| f.name).collect();
+        assert_eq!(sent, ["x-internal-not"]);
     }
 
     #[test]

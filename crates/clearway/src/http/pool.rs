@@ -68,8 +68,48 @@ enum Override {
 #[derive(Debug)]
 pub(super) struct Pool {
     endpoint: Endpoint,
-    servers: Mutex<HashMap<Origin, Arc<Server>>>,
+    servers: Mutex<Servers>,
     overrides: Mutex<HashMap<Origin, Override>>,
+}
+
+/// The servers that requests were sent to. Those to which there is no connection any more are
+/// forgotten, so that the table is at most twice as large as the number of connections, or
+/// [`FEW_SERVERS`].
+#[derive(Debug)]
+struct Servers {
+    table: HashMap<Origin, Arc<Server>>,
+    /// The size at which it is looked through next.
+    next_sweep: usize,
+}
+
+/// Number of servers that are remembered without looking for connections that have ended.
+const FEW_SERVERS: usize = 64;
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            table: HashMap::new(),
+            next_sweep: FEW_SERVERS,
+        }
+    }
+}
+
+impl Servers {
+    /// Returns a server, which is added if it is new. Looking through the table takes constant time
+    /// for each that is added.
+    fn get(&mut self, origin: &Origin) -> Arc<Server> {
+        if let Some(server) = self.table.get(origin) {
+            return server.clone();
+        }
+        if self.table.len() >= self.next_sweep {
+            self.table.retain(|_, server| server.is_used());
+            self.table.shrink_to(FEW_SERVERS);
+            self.next_sweep = self.table.len().saturating_mul(2).max(FEW_SERVERS);
+        }
+        let server = Arc::new(Server::default());
+        self.table.insert(origin.clone(), server.clone());
+        server
+    }
 }
 
 /// The connection to one server.
@@ -79,6 +119,19 @@ struct Server {
     kept: Arc<tokio::sync::Mutex<Option<Connection>>>,
     /// For early requests, while the connection is being established.
     early: watch::Sender<Option<PooledConnection>>,
+}
+
+impl Server {
+    /// Whether there is a connection, or somebody who waits for one.
+    fn is_used(self: &Arc<Self>) -> bool {
+        if Arc::strong_count(self) > 1 {
+            return true;
+        }
+        match self.kept.try_lock() {
+            Ok(kept) => kept.as_ref().is_some_and(Connection::takes_requests),
+            Err(_) => true,
+        }
+    }
 }
 
 /// The result of the attempts to connect; `None` while they are in progress.
@@ -142,10 +195,7 @@ impl Pool {
         origin: &Origin,
         early: bool,
     ) -> Result<PooledConnection, Error> {
-        let server = lock(&self.servers)
-            .entry(origin.clone())
-            .or_default()
-            .clone();
+        let server = lock(&self.servers).get(origin);
         // Almost always: there is one, and nobody is establishing another.
         if let Ok(kept) = server.kept.try_lock()
             && let Some(connection) = &*kept
@@ -258,6 +308,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn servers_without_a_connection_are_forgotten() {
+        let mut servers = Servers::default();
+        let origin = |n: usize| Origin::new(&format!("host-{n}.example.org"), 443);
+        let used: Vec<_> = (0..10).map(|n| servers.get(&origin(n))).collect();
+        for n in 10..10_000 {
+            drop(servers.get(&origin(n)));
+            assert!(
+                servers.table.len() <= FEW_SERVERS,
+                "{}",
+                servers.table.len()
+            );
+        }
+        for (n, server) in used.iter().enumerate() {
+            assert!(
+                Arc::ptr_eq(server, &servers.get(&origin(n))),
+                "{n} is in use"
+            );
+        }
+        // More that are used, and as many again.
+        let used: Vec<_> = (20_000..20_500).map(|n| servers.get(&origin(n))).collect();
+        for n in 30_000..40_000 {
+            drop(servers.get(&origin(n)));
+        }
+        let most = 2 * (used.len() + 10 + FEW_SERVERS);
+        assert!(servers.table.len() <= most, "{}", servers.table.len());
+    }
 
     #[test]
     fn port_out_of_range_is_rejected_and_not_replaced_by_443() {

@@ -105,7 +105,7 @@ impl Server {
     /// of this work.
     pub async fn serve<S, B>(&self, service: S) -> Result<(), EndpointError>
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
         S::Error: Into<BoxError>,
         S::Future: Send,
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,

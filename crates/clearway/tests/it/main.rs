@@ -22,3 +22,4 @@ mod serving;
 mod slices;
 mod socket_errors;
 mod streams;
+mod tunnel;

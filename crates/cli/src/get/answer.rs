@@ -1,6 +1,6 @@
 //! Headers of a response that describe its content.
 
-use http::header::{CONTENT_RANGE, ETAG, HeaderName, LOCATION};
+use http::header::{ALLOW, CONTENT_RANGE, ETAG, HeaderName, LOCATION};
 use http::{Method, Response, StatusCode};
 
 use super::part::ResumePoint;
@@ -83,6 +83,12 @@ pub(super) fn strong_tag<B>(response: &Response<B>) -> Option<&str> {
     field(response, ETAG).filter(|etag| etag.starts_with('"'))
 }
 
+/// The methods that a server allows, from a 405 response (RFC 9110 §15.5.6).
+pub(super) fn allowed<B>(response: &Response<B>) -> Option<String> {
+    let methods = response.headers().get(ALLOW)?;
+    Some(printable::short_bytes(methods.as_bytes(), printable::SHOWN))
+}
+
 /// Why a response has no content, so that no file is written, not even an empty one (RFC 9110
 /// §6.4.1).
 pub(super) fn without_content(method: &Method, status: StatusCode) -> Option<&'static str> {
@@ -94,7 +100,7 @@ pub(super) fn without_content(method: &Method, status: StatusCode) -> Option<&'s
     }
 }
 
-/// The location of a redirect, for people: redirects are not followed.
+/// What an answer says that is a redirect: redirects are not followed.
 pub(super) fn elsewhere<B>(response: &Response<B>) -> Option<String> {
     let status = response.status();
     if !status.is_redirection() || status == StatusCode::NOT_MODIFIED {

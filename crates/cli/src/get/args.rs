@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::route::{ConnectTo, Resolve};
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
+use crate::seconds;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -21,7 +22,7 @@ names are shortened for both). -C resumes an interrupted download if the entity 
 the server still has the same content and the last bytes received match what the server sends \
 again. If FILE.part or FILE.part.json exist but do not belong to a download, they are left alone \
 and FILE cannot be written. A response without content, such as 304, leaves FILE unchanged. \
-Redirects are reported and not followed.
+Redirects are not followed: they are errors that name the location.
 
 If a server cannot be reached, its remaining URLs are skipped; if the disk is full, all remaining \
 URLs are; any other failure affects its own URL only.
@@ -89,13 +90,13 @@ pub(crate) struct Args {
     /// Request and print the response headers only (HEAD); an existing file is not overwritten.
     #[arg(short = 'I', long, conflicts_with_all = ["data", "upload"])]
     pub(super) head: bool,
-    /// Print the response headers before the body.
+    /// Print the response headers before the body, whatever the status.
     #[arg(short, long)]
     pub(super) include: bool,
-    /// Do not fail on HTTP status 400 or above: write the body as usual.
+    /// Do not fail on redirects and on HTTP status 400 or above: write the body as usual.
     #[arg(long, conflicts_with = "resume")]
     pub(super) no_fail: bool,
-    /// Fail on HTTP status 400 or above (the default; accepted for compatibility with curl).
+    /// Fail on redirects and on HTTP status 400 or above (the default; accepted for compatibility with curl).
     #[arg(short, long, conflicts_with = "no_fail")]
     pub(super) fail: bool,
     /// Trust only the certificates in this PEM file.
@@ -118,11 +119,12 @@ pub(crate) struct Args {
     /// Append TLS secrets to the file named by the environment variable SSLKEYLOGFILE.
     #[arg(long)]
     pub(super) keylog: bool,
-    /// Maximum time to wait for a connection to be established.
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    /// Maximum time to wait for a connection to be established: seconds, or a time with its unit
+    /// such as 500ms.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds::limit)]
     pub(super) connect_timeout: Span,
-    /// Maximum time for the whole command.
-    #[arg(short, long, value_name = "TIME")]
+    /// Maximum time for the whole command: seconds, or a time with its unit.
+    #[arg(short, long, value_name = "TIME", value_parser = seconds::limit)]
     pub(super) max_time: Option<Span>,
     /// Congestion controller for uploads.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,

@@ -9,17 +9,22 @@ use clearway::http::Client;
 use super::Args;
 use super::cause::failure;
 use super::fetch::Fetch;
-use super::job::jobs;
+use super::job::{Job, jobs};
+use super::part::can_resume;
 use super::route;
 use super::summary::Summary;
+use super::temporary::names;
 use super::trust;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::unless_interrupted;
 use crate::log;
 use crate::output::print_json;
 
-/// How long to wait for servers to receive the close, and for aborted transfers to notice.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// How long to wait for the closes to be sent. Servers that answer nothing are not waited for.
+const GOODBYE: Duration = Duration::from_millis(50);
+
+/// How long to wait for aborted transfers to notice.
+const CLEANUP: Duration = Duration::from_millis(250);
 
 /// Threads that wait for disks.
 const WRITERS: usize = 4;
@@ -37,7 +42,7 @@ pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
     let outcome = runtime.block_on(get(Arc::from(args)));
     // Aborted transfers clean up, but a blocked output is not waited for.
     log::end();
-    runtime.shutdown_timeout(GOODBYE);
+    runtime.shutdown_timeout(CLEANUP);
     outcome
 }
 
@@ -48,7 +53,7 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
     for job in &jobs {
         route::direct(&client, &job.url, &args.resolve, &args.connect_to);
     }
-    let fetch = Fetch::new(args.clone(), client.clone(), jobs);
+    let fetch = Fetch::new(args.clone(), client.clone(), jobs.clone());
     let begun = Instant::now();
     let outcome = unless_interrupted(within(&args, fetch.run()))
         .await
@@ -64,6 +69,7 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
                     let rest = format!("; {} done, {} not tried", tally.done, tally.not_tried);
                     failure.message.push_str(&rest);
                 }
+                failure.message.push_str(&kept(&jobs));
                 Err(failure)
             }
             (Ok(()), None) => Ok(()),
@@ -84,6 +90,26 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
         print_json(&summary)?;
     }
     outcome
+}
+
+/// What a command that was stopped leaves for the next one, for people.
+fn kept(jobs: &[Job]) -> String {
+    let left = |job: &&Job| job.to.file().is_some_and(|file| can_resume(file, &job.url));
+    let mut left = jobs.iter().filter(left).filter_map(|job| job.to.file());
+    match (left.next(), left.count()) {
+        (None, _) => String::new(),
+        (Some(file), 0) => {
+            let [part, _] = names(file);
+            let part = part.display();
+            format!("; partial content is kept in {part}, resume with -C")
+        }
+        (Some(_), more) => {
+            format!(
+                "; partial content of {} URLs is kept, resume with -C",
+                more + 1
+            )
+        }
+    }
 }
 
 /// Runs `work` with the time limit.

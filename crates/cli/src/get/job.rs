@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use http::Uri;
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::Args;
 use super::destination::Destination;
@@ -15,6 +15,13 @@ use super::temporary::names;
 use crate::failure::{Failure, Kind};
 use crate::identity;
 use crate::printable;
+
+/// All but unreserved characters, which mean the same unencoded (RFC 3986 §2.3).
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// One URL.
 #[derive(Clone, Debug)]
@@ -178,7 +185,7 @@ fn with_name(url: Uri, file: &Path) -> Result<Uri, Failure> {
         Failure::new(Kind::Arguments, message)
     };
     let name = file.file_name().ok_or_else(bad)?;
-    let name = percent_encode(name.as_encoded_bytes(), NON_ALPHANUMERIC).to_string();
+    let name = percent_encode(name.as_encoded_bytes(), ENCODED).to_string();
     let query = url
         .query()
         .map_or_else(String::new, |query| format!("?{query}"));

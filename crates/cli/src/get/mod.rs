@@ -4,13 +4,14 @@
 //! [`route`] overrides addresses. [`fetch`] runs the jobs, and [`transfer`] a single one:
 //! [`request`] builds the request (with an [`upload`]), [`answer`] interprets the response's
 //! headers, and [`writer`] gathers the body for its [`destination`], where a [`part`] has a
-//! [`temporary`] name until it is complete; [`existing_file`] is what an earlier run left.
+//! [`temporary`] name and a [`description`] until it is complete; [`existing_file`] is what an earlier run left.
 //! [`cause`] classifies failures, [`tally`] counts, and [`progress`] and [`summary`] print.
 
 mod answer;
 mod args;
 mod cause;
 mod command;
+mod description;
 mod destination;
 mod existing_file;
 mod fetch;

@@ -1,7 +1,7 @@
 //! Partial downloads.
 //!
-//! `FILE.part` holds the data received so far; `FILE.part.json` describes its content, and marks
-//! both as ours. The description is written before the first byte of data, and data of other
+//! `FILE.part` holds the data received so far; `FILE.part.json` describes its content
+//! ([`description`](super::description)), and marks both as ours. The description is written before the first byte of data, and data of other
 //! content is removed before that: whenever the program dies, the two belong together. Only content
 //! that arrives complete at once needs no description. While one download writes these files no
 //! other does; unrelated files with these names are left alone.
@@ -10,21 +10,26 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use bytes::Bytes;
+use http::Uri;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
-use serde::{Deserialize, Serialize};
 
+use super::description::{Description, SyncedMark};
 use super::temporary::names;
 
-/// How many of the last bytes are requested again and compared: a crash of the system may have
-/// damaged them.
+/// How many of the last bytes are requested again and compared: a server may have other content
+/// under the same tag.
 const OVERLAP: u64 = 64 << 10;
 
+/// How much is received between two times that it is brought to the disk: what may have to be
+/// fetched again after a crash of the system.
+const SYNC_EVERY: u64 = 64 << 20;
+
 /// The content that a partial file belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) url: String,
     /// A strong entity tag: equal tags mean equal bytes (RFC 9110 §8.8.1). Without one the download
@@ -42,6 +47,11 @@ pub(super) struct Part {
     kept: bool,
     /// Whether the description is ours.
     described: bool,
+    /// Records how much is on the disk, if it can be resumed.
+    mark: Option<SyncedMark>,
+    /// The length up to which it was brought to the disk, or is being.
+    synced: u64,
+    syncing: Option<JoinHandle<io::Result<()>>>,
     /// Whether dropping it leaves the file: because it was renamed, is to be kept, or is not ours.
     settled: bool,
 }
@@ -53,13 +63,6 @@ pub(super) struct ResumePoint {
     pub(super) etag: String,
     /// The last bytes of the existing data.
     pub(super) tail: Bytes,
-}
-
-/// The content of the description.
-enum Description {
-    Missing,
-    Ours(Source),
-    SomebodyElses,
 }
 
 impl Part {
@@ -77,10 +80,13 @@ impl Part {
             length: 0,
             kept: false,
             described: false,
+            mark: None,
+            synced: 0,
+            syncing: None,
             settled: !new,
         };
         match (Description::read(&about)?, this.file.metadata()?.len()) {
-            (Description::Ours(_), _) => this.described = true,
+            (Description::Ours { .. }, _) => this.described = true,
             (Description::Missing | Description::SomebodyElses, 1..) => {
                 return Err(in_the_way(&part));
             }
@@ -98,8 +104,9 @@ impl Part {
         match source {
             Some(source) => {
                 this.described = true;
-                fs::write(&about, serde_json::to_vec(source)?)?;
+                let mark = Description::write(&about, source)?;
                 this.kept = source.etag.is_some();
+                this.mark = Some(mark).filter(|_| this.kept);
             }
             None if std::mem::take(&mut this.described) => remove(&about)?,
             None => {}
@@ -112,14 +119,50 @@ impl Part {
             self.file.write_all(piece)?;
             self.length += piece.len() as u64;
         }
+        if self.length.saturating_sub(self.synced) >= SYNC_EVERY {
+            self.begin_sync()?;
+        }
         Ok(())
     }
 
-    /// Renames it to its final name. An existing file's permissions are kept.
+    /// Begins to bring the data so far to the disk, on another thread, unless that is still at
+    /// work.
+    fn begin_sync(&mut self) -> io::Result<()> {
+        if self
+            .syncing
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+        {
+            return Ok(());
+        }
+        self.end_sync()?;
+        let Some(mark) = &self.mark else {
+            return Ok(());
+        };
+        let (mark, file, length) = (mark.try_clone()?, self.file.try_clone()?, self.length);
+        self.synced = length;
+        let work = move || mark.sync(&file, length);
+        let named = std::thread::Builder::new().name("sync".into());
+        self.syncing = Some(named.spawn(work)?);
+        Ok(())
+    }
+
+    /// Waits until the last sync is done.
+    fn end_sync(&mut self) -> io::Result<()> {
+        let Some(thread) = self.syncing.take() else {
+            return Ok(());
+        };
+        let panicked = |_| io::Error::other("the thread that syncs the file has panicked");
+        thread.join().map_err(panicked).and_then(|done| done)
+    }
+
+    /// Renames it to its final name, and returns when both are on the disk. An existing file's
+    /// permissions are kept.
     ///
     /// # Errors
-    /// If it cannot be renamed.
+    /// If it cannot be brought to the disk or renamed.
     pub(super) fn finish(mut self) -> io::Result<()> {
+        self.end_sync()?;
         let [part, about] = names(&self.path);
         if !is_at(&self.file, &part)? {
             let message = format!(
@@ -131,12 +174,14 @@ impl Part {
         if let Some(mode) = mode(&self.path)? {
             self.file.set_permissions(Permissions::from_mode(mode))?;
         }
+        // Data before the name: a crash must not leave an empty file in place of a whole one.
+        self.file.sync_all()?;
         fs::rename(part, &self.path)?;
         self.settled = true;
         if self.described {
             remove(&about)?;
         }
-        Ok(())
+        sync_directory(&self.path)
     }
 
     /// Keeps what can be resumed, and returns where; removes what cannot.
@@ -145,6 +190,11 @@ impl Part {
             return None;
         }
         self.settled = true;
+        // It is of use without that too, until the system is started again.
+        let _ = self.end_sync();
+        if let Some(mark) = &self.mark {
+            let _ = mark.sync(&self.file, self.length);
+        }
         let [part, _] = names(&self.path);
         Some((part, self.length))
     }
@@ -177,7 +227,7 @@ impl ResumePoint {
     pub(super) fn find(path: &Path, url: &str) -> io::Result<Option<Self>> {
         let [part, about] = names(path);
         // An unrelated file counts as none here.
-        let Description::Ours(_) = Description::read(&about)? else {
+        let Description::Ours { .. } = Description::read(&about)? else {
             return Ok(None);
         };
         let how = OpenOptions::new().read(true).write(true).to_owned();
@@ -186,13 +236,23 @@ impl ResumePoint {
             locked => locked?,
         };
         // Now that no other process writes them.
-        let Description::Ours(source) = Description::read(&about)? else {
+        let Description::Ours { source, survived } = Description::read(&about)? else {
             return Ok(None);
         };
-        let length = file.metadata()?.len();
-        let (true, Some(etag), 1..) = (source.url == url, source.etag, length) else {
+        let there = file.metadata()?.len();
+        // What was not on the disk when the system crashed may be damaged anywhere.
+        let length = survived.map_or(there, |survived| survived.min(there));
+        let (true, Some(etag), 1..) = (source.url == url, source.etag.clone(), length) else {
             return Ok(None);
         };
+        let mark = SyncedMark::open(&about, &source)?;
+        if length < there {
+            file.set_len(length)?;
+        }
+        if survived.is_some() {
+            // From now on this run of the system counts.
+            mark.sync(&file, length)?;
+        }
         let mut tail = Vec::new();
         file.seek(SeekFrom::Start(length.saturating_sub(OVERLAP)))?;
         file.read_to_end(&mut tail)?;
@@ -203,6 +263,9 @@ impl ResumePoint {
                 length,
                 kept: true,
                 described: true,
+                mark: Some(mark),
+                synced: length,
+                syncing: None,
                 settled: false,
             },
             etag,
@@ -226,17 +289,27 @@ impl ResumePoint {
     }
 }
 
-impl Description {
-    fn read(about: &Path) -> io::Result<Self> {
-        let text = match fs::read(about) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
-            read => read?,
-        };
-        // Left behind if the program died while it wrote this.
-        if text.is_empty() {
-            return Ok(Self::Missing);
-        }
-        Ok(serde_json::from_slice(&text).map_or(Self::SomebodyElses, Self::Ours))
+/// Whether there is a partial file of `url` for `path` that `-C` can resume.
+pub(super) fn can_resume(path: &Path, url: &Uri) -> bool {
+    let [part, about] = names(path);
+    let Ok(Description::Ours { source, .. }) = Description::read(&about) else {
+        return false;
+    };
+    let there = fs::symlink_metadata(part);
+    let is_some = there.is_ok_and(|there| there.is_file() && there.len() > 0);
+    is_some && source.etag.is_some() && source.url == url.to_string()
+}
+
+/// Brings the names in the directory of `path` to the disk.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new(".")))?;
+    match directory.sync_all() {
+        // Some file systems write names at once and cannot be asked to.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
     }
 }
 

@@ -14,7 +14,9 @@ use http_body::Body as _;
 use tokio::task::spawn_blocking;
 
 use super::Args;
-use super::answer::{ContentRange, continues, elsewhere, strong_tag, total, without_content};
+use super::answer::{
+    ContentRange, allowed, continues, elsewhere, strong_tag, total, without_content,
+};
 use super::cause::{FailureScope, TransferError, failure, unwritable};
 use super::destination::Destination;
 use super::existing_file::ExistingFile;
@@ -32,6 +34,10 @@ use crate::serve::SenderReport;
 /// Maximum length of a header field that is printed, in characters: more than servers usually
 /// accept.
 const FIELD: usize = 16 << 10;
+
+/// How to trust a server whose certificate no trusted root has signed.
+const TRUST: &str = "; to trust this server use --cacert FILE or --fingerprint HEX, or -k to accept \
+                     any certificate";
 
 /// A running transfer.
 pub(super) struct Transfer<'a> {
@@ -101,7 +107,7 @@ impl Transfer<'_> {
             );
             Failure::new(Kind::Connection, message)
         })?;
-        let connection = connected.map_err(|error| self.failure(&error))?;
+        let connection = connected.map_err(|error| self.untrusted(self.failure(&error)))?;
         self.done.connection = Some(connection);
         Ok(())
     }
@@ -135,9 +141,15 @@ impl Transfer<'_> {
         {
             return Ok(outcome);
         }
-        if !self.args.no_fail && (status.is_client_error() || status.is_server_error()) {
-            let message = format!("{}: {status}", self.job.url);
-            return Err(Failure::new(Kind::Status, message).into());
+        if let Some(failure) = self.refused(&response) {
+            if self.args.head || self.args.include {
+                self.print_head(&response).await?;
+            }
+            return match self.args.head && status.is_redirection() {
+                // Its headers are all that was asked for.
+                true => Ok(AttemptOutcome::Over),
+                false => Err(failure.into()),
+            };
         }
         let (writer, length) = match self.writer(held, &response)? {
             Ok(writer) => writer,
@@ -145,8 +157,6 @@ impl Transfer<'_> {
         };
         if self.args.head || self.args.include {
             self.print_head(&response).await?;
-        } else if let Some(place) = elsewhere(&response) {
-            self.say(format_args!("{place}"));
         }
         let without = without_content(&method(self.args), status);
         let outcome = self
@@ -157,6 +167,31 @@ impl Transfer<'_> {
             self.say(format_args!("{why}: {} {what}", self.job.to));
         }
         Ok(outcome)
+    }
+
+    /// The failure that a response reports by its status, which includes redirects: what they
+    /// contain is not what was asked for.
+    fn refused(&self, response: &Response<Incoming>) -> Option<Failure> {
+        let status = response.status();
+        if self.args.no_fail {
+            return None;
+        }
+        let what = if status.is_client_error() || status.is_server_error() {
+            status.to_string()
+        } else {
+            elsewhere(response)?
+        };
+        let mut message = format!("{}: {what}", self.job.url);
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            if let Some(methods) = allowed(response) {
+                // Writing to a String cannot fail.
+                let _ = write!(message, " (the server allows {methods})");
+            }
+            if method(self.args) == Method::PUT {
+                message.push_str("; clearway serve accepts uploads with --writable");
+            }
+        }
+        Some(Failure::new(Kind::Status, message))
     }
 
     /// Handles a 416 response to a request for what follows `held`, of `total` bytes.
@@ -351,6 +386,19 @@ impl Transfer<'_> {
     /// Prints a message about this URL.
     fn say(&self, text: std::fmt::Arguments<'_>) {
         self.progress.say(&format!("{}: {text}", self.job.url));
+    }
+
+    /// Says what to do about a certificate that is not trusted, to somebody who may not know.
+    fn untrusted(&self, mut failure: Failure) -> Failure {
+        let Args {
+            cacert,
+            fingerprint,
+            ..
+        } = self.args;
+        if failure.kind == Kind::Certificate && cacert.is_none() && fingerprint.is_none() {
+            failure.message.push_str(TRUST);
+        }
+        failure
     }
 
     fn failure(&self, error: &clearway::http::Error) -> Failure {

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 
 use clearway::{ClientConfig, TransportConfig};
 
@@ -22,8 +23,12 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
         ClientConfig::with_roots(identity::read(file)?)
             .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))?
     } else {
-        ClientConfig::with_native_roots()
-            .map_err(|error| Failure::new(Kind::Arguments, format!("{error}; use --cacert")))?
+        ClientConfig::with_native_roots().map_err(|error| {
+            Failure::new(
+                Kind::Arguments,
+                format!("{error}; use --cacert FILE, --fingerprint HEX or -k"),
+            )
+        })?
     };
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
@@ -43,7 +48,10 @@ fn key_log_is_writable() -> Result<(), Failure> {
         let message = "--keylog: the environment variable SSLKEYLOGFILE is not set";
         return Err(Failure::new(Kind::Arguments, message));
     };
-    let opened = OpenOptions::new().append(true).create(true).open(&file);
+    // Whoever reads it can decrypt what was sent.
+    let mut how = OpenOptions::new();
+    how.append(true).create(true).mode(0o600);
+    let opened = how.open(&file);
     opened.map(drop).map_err(|error| {
         let what = format!("--keylog: cannot write {}", file.display());
         Failure::caused(Kind::Output, what, &error)

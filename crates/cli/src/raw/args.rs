@@ -8,6 +8,7 @@ use clap::{ArgGroup, Subcommand};
 use clearway::CongestionController;
 use clearway_links::{ByteSize, Span};
 
+use crate::address;
 use crate::controller_help::controller_help;
 
 /// What the raw protocol is, for `--help`.
@@ -54,8 +55,8 @@ pub(crate) enum Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct Serve {
-    /// Address to listen on; port 0 picks a free port.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    /// Address to listen on, or :PORT for all addresses; port 0 picks a free port.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::to_listen_on)]
     pub(super) listen: SocketAddr,
     /// Certificate chain (PEM, leaf first); if omitted, one is generated.
     #[arg(long, value_name = "FILE", requires = "key")]
@@ -153,12 +154,6 @@ impl Get {
             self.bytes.0
         }
     }
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "expected an IP address and port such as 127.0.0.1:4433 or [::1]:4433".to_owned()
-    })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

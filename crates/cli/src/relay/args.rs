@@ -8,6 +8,7 @@ use clearway_links::{Clock, LinkConfig, PROFILES, Profile, Span, SpecError};
 
 use super::Config;
 use super::config::{DEFAULT_IDLE, DEFAULT_MAX_FLOWS};
+use crate::address::{self, Remote};
 
 /// What the relay does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -55,12 +56,12 @@ Profiles:
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples())]
 pub(crate) struct Args {
-    /// Address to listen on for clients; port 0 picks a free port.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    /// Address to listen on for clients, or :PORT for all addresses; port 0 picks a free port.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::to_listen_on)]
     listen: SocketAddr,
     /// Address of the server.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
-    to: SocketAddr,
+    #[arg(long, value_name = "HOST:PORT", value_parser = Remote::resolve)]
+    to: Remote,
     /// Start from a named network profile (see below); other options override it.
     #[arg(long, value_name = "NAME", value_parser = Profile::named)]
     profile: Option<&'static Profile>,
@@ -248,8 +249,10 @@ impl Args {
     /// The configuration of the relay. More specific options override others: profile, then both
     /// directions, then one direction, then `--up` and `--down`.
     pub(super) fn config(&self) -> Result<Config, Box<dyn Error>> {
-        let mut config = Config::new(self.listen, self.to);
-        if self.listen == self.to {
+        let to = self.to.reachable_from(self.listen);
+        let to = to.ok_or("--to: the host has no address")?;
+        let mut config = Config::new(self.listen, to);
+        if self.listen == to {
             return Err("--listen and --to must differ: the relay would forward to itself".into());
         }
         if let Some(profile) = self.profile {
@@ -309,12 +312,6 @@ fn setting(key: &'static str) -> impl Fn(&str) -> Result<String, SpecError> + Cl
 fn settings(text: &str) -> Result<String, SpecError> {
     LinkConfig::default().apply(text)?;
     Ok(text.to_owned())
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "expected an IP address and port such as 127.0.0.1:4433 or [::1]:4433".to_owned()
-    })
 }
 
 fn period(text: &str) -> Result<Span, String> {

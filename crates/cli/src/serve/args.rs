@@ -7,6 +7,7 @@ use clearway::CongestionController;
 use clearway_links::Span;
 
 use super::limit_options::LimitOptions;
+use crate::address;
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
 
@@ -16,7 +17,9 @@ Serve a directory over HTTP/3.
 
 Serves files with content types, single ranges, validators and conditional requests; index.html \
 or a listing for directories; and accepts uploads by PUT with --writable. Nothing outside the \
-directory is reachable, not even through symbolic links. Each request is logged as a line on \
+directory is reachable, not even through symbolic links; names that begin with a dot are not \
+either, except .well-known at its root. An upload is answered when it is on the disk. With \
+--writable, HTML, SVG and other XML are served for browsers to show without running scripts. Each request is logged as a line on \
 standard error. Clients that send `te: trailers` receive the trailer clearway-breakdown, which \
 says what limited the connection.
 
@@ -41,9 +44,9 @@ pub(crate) struct Args {
     /// Directory to serve.
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
-    /// Address to listen on; port 0 picks a free port. The default is port 4433 of all
-    /// addresses.
-    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    /// Address to listen on, or :PORT for all addresses; port 0 picks a free port. The default is
+    /// :4433.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address::to_listen_on)]
     pub(super) listen: Option<SocketAddr>,
     /// Certificate chain (PEM, leaf first). If omitted, a self-signed certificate is generated
     /// and its SHA-256 fingerprint printed.
@@ -55,6 +58,10 @@ pub(crate) struct Args {
     /// Accept uploads (PUT). Anyone who can reach the server can replace files.
     #[arg(long)]
     pub(super) writable: bool,
+    /// Serve and list files whose names begin with a dot too. By default only .well-known at the
+    /// root of DIR is, because others, such as .git and .env, often are secrets.
+    #[arg(long)]
+    pub(super) hidden: bool,
     /// Keep the secret for Retry, address tokens and stateless resets in this file, so that
     /// clients of a server that was killed and restarted notice at once instead of after
     /// about 30 s. Created if it does not exist, with 32 random bytes and access for its
@@ -81,10 +88,4 @@ pub(crate) struct Args {
     /// Print JSON lines to stdout: the listening address, then each request.
     #[arg(long)]
     pub(super) json: bool,
-}
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        "expected an IP address and port such as 127.0.0.1:4433 or [::]:4433".to_owned()
-    })
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use clearway::Certificates;
+use clearway::{Certificates, Fingerprint};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Args;
@@ -19,6 +19,8 @@ const GLANCE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) certificates: Certificates,
+    /// That of a generated certificate.
+    pub(super) fingerprint: Option<Fingerprint>,
     files: Option<Files>,
 }
 
@@ -44,6 +46,7 @@ impl Certificate {
                 .map_err(|error| files.failure(&error))?;
             return Ok(Self {
                 certificates,
+                fingerprint: None,
                 files: Some(files),
             });
         }
@@ -56,6 +59,7 @@ impl Certificate {
         );
         Ok(Self {
             certificates,
+            fingerprint: Some(made.fingerprint()),
             files: None,
         })
     }

@@ -20,6 +20,7 @@ use super::priority;
 use super::root::Root;
 use super::secret;
 use super::site::{Site, SiteState};
+use crate::background;
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 
@@ -49,6 +50,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     // Aborted uploads are removed, but reads from a hanging disk are not waited for.
     crate::log::end();
     runtime.shutdown_timeout(CLEANUP);
+    background::finish();
     outcome
 }
 
@@ -67,7 +69,9 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let memory = args.bounds.memory(args.shards);
     let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
     let server = bind(args, &certificate, &memory)?;
-    announce(&server, args.json)?;
+    announce(&server, &certificate, args.json)?;
+    // From here on nobody waits for the reader of the log.
+    background::start()?;
     let descriptors = Descriptors::raise(usize::from(args.shards));
     let root = Arc::new(root);
     if args.writable {
@@ -78,6 +82,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
         resources: Resources::new(&descriptors, &memory, &server.endpoint().memory_account()),
         snapshots: Snapshots::default(),
         writable: args.writable,
+        hidden: args.hidden,
         max_upload: args.bounds.max_upload.0,
         json: args.json,
     });
@@ -176,14 +181,40 @@ fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Serve
 struct Listening {
     event: &'static str,
     address: SocketAddr,
+    /// A URL of the server on this host.
+    url: String,
+    /// The SHA-256 fingerprint of a generated certificate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<String>,
 }
 
-/// Prints the address, so that a script can continue as soon as it reads it.
-fn announce(server: &Server, json: bool) -> Result<(), Failure> {
+/// Prints the address, so that a script can continue as soon as it reads it, and for people a
+/// command that fetches from it.
+fn announce(server: &Server, certificate: &Certificate, json: bool) -> Result<(), Failure> {
     let address = server.local_addr();
+    let url = url_of(address);
+    let fingerprint = certificate.fingerprint.as_ref().map(ToString::to_string);
     if json {
-        let event = "listening";
-        return print_json(&Listening { event, address });
+        return print_json(&Listening {
+            event: "listening",
+            address,
+            url,
+            fingerprint,
+        });
     }
-    print(|out| writeln!(out, "listening on {address}"))
+    print(|out| writeln!(out, "listening on {address}"))?;
+    let trust = fingerprint.map_or_else(String::new, |hex| format!("--fingerprint {hex} "));
+    say!("serve: {url}");
+    say!("serve: to fetch it: clearway get {trust}{url}");
+    Ok(())
+}
+
+/// A URL that reaches the server from this host.
+fn url_of(address: SocketAddr) -> String {
+    match address {
+        address if address.ip().is_unspecified() => {
+            format!("https://localhost:{}/", address.port())
+        }
+        address => format!("https://{address}/"),
+    }
 }

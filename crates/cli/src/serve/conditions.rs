@@ -20,6 +20,12 @@ pub(super) enum Verdict {
     Failed,
 }
 
+/// Returns whether a request that changes something has preconditions.
+pub(super) fn has_conditions(headers: &HeaderMap) -> bool {
+    let names = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];
+    names.iter().any(|name| headers.contains_key(name))
+}
+
 /// Evaluates all preconditions in their order (§13.2.2). `current` is the current representation,
 /// if any; `reading` is whether the method is GET or HEAD.
 pub(super) fn judge(headers: &HeaderMap, current: Option<&Validators>, reading: bool) -> Verdict {

@@ -30,6 +30,10 @@ const SMALL: u64 = 64 << 10;
 /// The file that represents a directory, if it exists.
 const INDEX: &str = "index.html";
 
+/// The Content-Security-Policy of documents that a stranger may have uploaded: no scripts, no
+/// forms, an origin of their own.
+const SANDBOX: &str = "sandbox";
+
 /// What a path refers to.
 enum Step {
     Answer(Box<Response<Content>>),
@@ -88,7 +92,11 @@ fn look_up(
     request: &request::Parts,
     mode: LookupMode,
 ) -> Result<Step, Errno> {
-    let SitePath { path, slash } = SitePath::of(request.uri.path()).ok_or(Errno::NOENT)?;
+    let place = SitePath::of(request.uri.path()).ok_or(Errno::NOENT)?;
+    if place.is_hidden() && !served.hidden {
+        return Err(Errno::NOENT);
+    }
+    let SitePath { path, slash } = place;
     let root = &served.root;
     match root.find(&path, mode)? {
         Lookup::File(..) if slash => Err(Errno::NOENT),
@@ -171,6 +179,7 @@ impl FileResponse<'_> {
             }
         };
         let content_type = content_type(&self.path);
+        let served = self.served;
         let content = match request.method == Method::HEAD {
             true => Content::nothing(),
             false => self.content(first, count)?,
@@ -179,6 +188,10 @@ impl FileResponse<'_> {
         *response.status_mut() = code;
         let headers = response.headers_mut();
         put(headers, CONTENT_TYPE, &content_type);
+        if served.writable && may_run(&content_type) {
+            // Anybody may have uploaded it, and it must not act for the site.
+            headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+        }
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
         describe(headers, &validators, now);
         if code == StatusCode::PARTIAL_CONTENT {
@@ -257,6 +270,12 @@ fn content_type(name: &Path) -> String {
         return format!("{text}; charset=utf-8");
     }
     text
+}
+
+/// Whether browsers run scripts in content of this type: HTML, and XML of any kind, such as SVG.
+fn may_run(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence == "text/html" || essence.ends_with("/xml") || essence.ends_with("+xml")
 }
 
 /// A redirect to the same path with a slash, so that relative links on its page work.

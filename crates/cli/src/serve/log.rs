@@ -6,7 +6,7 @@ use std::time::Instant;
 use http::{Request, StatusCode};
 use serde::Serialize;
 
-use crate::output::print_json;
+use crate::output::log_json;
 use crate::printable;
 
 /// How much of a request's target is logged, in characters.
@@ -94,9 +94,7 @@ impl Drop for AccessLogEntry {
         let line = &mut self.line;
         line.milliseconds = self.begun.elapsed().as_micros() as f64 / 1e3;
         if self.json {
-            // If the reader has gone away, keep serving.
-            let _ = print_json(line);
-            return;
+            return log_json(line);
         }
         let remote = line
             .remote

@@ -23,6 +23,12 @@ use super::root::Root;
 use super::sender_report;
 use super::upload::upload;
 
+const METHOD_NOT_ALLOWED: StatusCode = StatusCode::METHOD_NOT_ALLOWED;
+
+/// The answer to an upload that the server was not started for.
+const READ_ONLY: &str =
+    "This server does not accept uploads. To accept them, start it with --writable.\n";
+
 /// A directory as a tower service.
 #[derive(Clone, Debug)]
 pub(super) struct Site(Arc<SiteState>);
@@ -34,6 +40,8 @@ pub(super) struct SiteState {
     pub(super) resources: Resources,
     pub(super) snapshots: Snapshots,
     pub(super) writable: bool,
+    /// Whether names that begin with a dot are served and listed.
+    pub(super) hidden: bool,
     /// Maximum size of an upload, in bytes.
     pub(super) max_upload: u64,
     /// How requests are logged.
@@ -81,8 +89,9 @@ impl Site {
             Method::PUT if served.writable => {
                 upload(served, &parts, body, client, &mut entry).await
             }
-            Method::OPTIONS => self.allow(StatusCode::NO_CONTENT),
-            _ => self.allow(StatusCode::METHOD_NOT_ALLOWED),
+            Method::PUT => self.allow(METHOD_NOT_ALLOWED, READ_ONLY),
+            Method::OPTIONS => self.allow(StatusCode::NO_CONTENT, ""),
+            _ => self.allow(METHOD_NOT_ALLOWED, ""),
         };
         if report_on.is_some() && !response.body().is_nothing() {
             let headers = response.headers_mut();
@@ -107,9 +116,12 @@ impl Site {
         response
     }
 
-    /// A response with a status and the allowed methods.
-    fn allow(&self, code: StatusCode) -> Response<Content> {
+    /// A response with a status, more about it for people, and the allowed methods.
+    fn allow(&self, code: StatusCode, more: &str) -> Response<Content> {
         let mut response = status(code);
+        if !more.is_empty() {
+            *response.body_mut() = Content::whole(format!("{code}\n{more}"));
+        }
         if code == StatusCode::NO_CONTENT {
             response = Response::new(Content::nothing());
             *response.status_mut() = code;

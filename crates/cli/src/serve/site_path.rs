@@ -1,6 +1,6 @@
 //! Paths of URLs, decoded and checked.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
@@ -8,6 +8,9 @@ use percent_encoding::percent_decode_str;
 
 /// Prefix of temporary upload files, which are never served.
 pub(super) const UPLOAD_PREFIX: &str = ".clearway-upload.";
+
+/// The directory of well-known URIs (RFC 8615 §3).
+const WELL_KNOWN: &str = ".well-known";
 
 /// A path below the directory, made of plain names only.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,9 +44,52 @@ impl SitePath {
     }
 }
 
+impl SitePath {
+    /// Whether a name in it begins with a dot. Such files are often secrets: `.git`, `.env`.
+    pub(super) fn has_dotfile(&self) -> bool {
+        self.path.iter().any(is_dotfile)
+    }
+
+    /// The same, except for `.well-known` at the root, which is there to be read (RFC 8615).
+    pub(super) fn is_hidden(&self) -> bool {
+        let public = self
+            .path
+            .iter()
+            .next()
+            .is_some_and(|name| name == WELL_KNOWN);
+        let checked = self.path.iter().skip(usize::from(public));
+        checked.into_iter().any(is_dotfile)
+    }
+}
+
+fn is_dotfile(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_well_known_at_the_root_is_not_hidden() {
+        for (url, hidden, dotfile) in [
+            ("/", false, false),
+            ("/a/b.c", false, false),
+            ("/.env", true, true),
+            ("/a/.git/config", true, true),
+            ("/.well-known/x", false, true),
+            ("/.well-known/.x", true, true),
+            ("/a/.well-known/x", true, true),
+            ("/.well-knowns", true, true),
+        ] {
+            let path = SitePath::of(url).unwrap();
+            assert_eq!(
+                (path.is_hidden(), path.has_dotfile()),
+                (hidden, dotfile),
+                "{url}"
+            );
+        }
+    }
 
     #[test]
     fn path_segments_are_percent_decoded() {

@@ -5,11 +5,13 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::StatusCode;
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, flock, fstat, linkat, openat, renameat, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, fchmod, flock, fstat, fsync,
+    linkat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -19,6 +21,9 @@ use super::root::Root;
 use super::site_path::{SitePath, UPLOAD_PREFIX};
 use super::upload::Refusal;
 
+/// The permission bits of a mode.
+const PERMISSIONS: u32 = 0o777;
+
 /// A file under a temporary name until it is complete; removed when dropped before.
 pub(super) struct TemporaryFile {
     /// Locked, which shows that it is in use.
@@ -27,6 +32,10 @@ pub(super) struct TemporaryFile {
     /// Its path; `None` once that name is gone.
     temporary: Option<OsString>,
     name: OsString,
+    /// The mode of a new file.
+    new_mode: Mode,
+    /// The mode that it has now.
+    mode: Mode,
     /// The permit for a file that is being uploaded.
     _permit: Permit<Client>,
 }
@@ -55,15 +64,38 @@ impl TemporaryFile {
             }
         };
         // From here on the file is removed with this value, whatever fails.
-        let half = Self {
+        let mut half = Self {
             file: file.into(),
             directory,
             temporary: Some(temporary),
             name: name.to_owned(),
+            new_mode: mode,
+            mode,
             _permit: permit,
         };
         half.claim()?;
+        // As the umask allows.
+        half.new_mode = permissions(fstat(&half.file)?.st_mode);
+        half.mode = half.new_mode;
+        // From the first byte on, nobody may read it who must not read it later.
+        half.take_mode()?;
         Ok(half)
+    }
+
+    /// Takes the mode of the file that it will replace, or that of a new file.
+    fn take_mode(&mut self) -> Result<(), Errno> {
+        let mode = match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                permissions(stat.st_mode)
+            }
+            Ok(_) | Err(Errno::NOENT) => self.new_mode,
+            Err(error) => return Err(error),
+        };
+        if mode != self.mode {
+            fchmod(&self.file, mode)?;
+            self.mode = mode;
+        }
+        Ok(())
     }
 
     /// Marks it as in use, so that it is not taken for a leftover.
@@ -89,32 +121,70 @@ impl TemporaryFile {
         Ok(self)
     }
 
-    /// Renames it to its final name, and returns whether that name was free. Blocks.
+    /// Gives it its final name, unless `check` forbids that, and returns whether the name was free.
+    /// When it returns, file and name are on the disk. Uploads are checked and named one after the
+    /// other, so that of two with the same condition only one succeeds. Blocks.
     ///
     /// # Errors
-    /// If it cannot be renamed.
-    pub(super) fn finish(mut self, only_new: bool) -> Result<bool, Refusal> {
-        let Some(temporary) = self.temporary.take() else {
+    /// That of `check`; if it cannot be written to the disk or named.
+    pub(super) fn finish(
+        mut self,
+        only_new: bool,
+        check: impl FnOnce() -> Result<(), Refusal>,
+    ) -> Result<bool, Refusal> {
+        /// One for all directories: what is done under it takes microseconds.
+        static NAMING: Mutex<()> = Mutex::new(());
+        // Data before the name: a crash must not leave an empty file in place of a whole one.
+        fsync(&self.file)?;
+        let was_free = {
+            let _naming = NAMING.lock().unwrap_or_else(PoisonError::into_inner);
+            check()?;
+            self.take_mode()?;
+            self.publish(only_new)?
+        };
+        match fsync(&self.directory) {
+            // Some file systems write names at once and cannot be asked to.
+            Ok(()) | Err(Errno::INVAL) => Ok(was_free),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives it its final name.
+    fn publish(&mut self, only_new: bool) -> Result<bool, Refusal> {
+        let Some(temporary) = &self.temporary else {
             return Ok(false);
         };
-        let at = &self.directory;
-        // A hard link is created only if the name is free: no simultaneous upload is overwritten
-        // unknowingly.
-        let linked = linkat(at, &temporary, at, &self.name, AtFlags::empty());
-        let done = match linked {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) if only_new => Err(Refusal::Status(StatusCode::PRECONDITION_FAILED)),
-            Err(error) => {
-                let renamed = renameat(at, &temporary, at, &self.name);
-                // Some file systems have no hard links.
-                renamed
-                    .map(|()| error != Errno::EXIST)
-                    .map_err(Refusal::System)
+        let (at, name) = (&self.directory, &self.name);
+        // A hard link is created only if the name is free: no simultaneous upload, and no file of
+        // somebody else, is overwritten unknowingly.
+        let free = match linkat(at, temporary, at, name, AtFlags::empty()) {
+            // The temporary name is removed with this value.
+            Ok(()) => return Ok(true),
+            // Some file systems have no hard links.
+            Err(error) if error != Errno::EXIST => {
+                renameat_with(at, temporary, at, name, RenameFlags::NOREPLACE)
             }
+            taken => taken,
         };
-        // Renaming leaves no temporary name.
-        let _ = unlinkat(at, &temporary, AtFlags::empty());
-        done
+        match free {
+            Ok(()) => {
+                self.temporary = None;
+                return Ok(true);
+            }
+            Err(Errno::EXIST) if only_new => {
+                return Err(Refusal::Status(StatusCode::PRECONDITION_FAILED));
+            }
+            // This file system cannot do it without replacing a file.
+            Err(Errno::INVAL | Errno::NOSYS) if only_new => {
+                return Err(Refusal::Status(StatusCode::NOT_IMPLEMENTED));
+            }
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let was_free = statat(at, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
+        renameat(at, temporary, at, name)?;
+        self.temporary = None;
+        Ok(was_free)
     }
 }
 
@@ -124,6 +194,10 @@ impl Drop for TemporaryFile {
             let _ = unlinkat(&self.directory, temporary, AtFlags::empty());
         }
     }
+}
+
+fn permissions(mode: u32) -> Mode {
+    Mode::from_raw_mode(mode & PERMISSIONS)
 }
 
 fn errno(error: &std::io::Error) -> Errno {

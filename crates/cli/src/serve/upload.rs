@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use rustix::io::Errno;
 use tokio::task::{JoinError, JoinSet};
 
-use super::conditions::{Verdict, judge};
+use super::conditions::{Verdict, has_conditions, judge};
 use super::content::Content;
 use super::download::{refuse, status};
 use super::limits::Client;
@@ -116,6 +116,10 @@ fn examine(served: &SiteState, request: &request::Parts) -> Result<(SitePath, bo
     let Some(place) = SitePath::of(request.uri.path()) else {
         return refused(StatusCode::FORBIDDEN);
     };
+    // Also those that may be read: who owns `.well-known` speaks for the host.
+    if place.has_dotfile() && !served.hidden {
+        return refused(StatusCode::FORBIDDEN);
+    }
     if place.slash {
         return refused(StatusCode::CONFLICT);
     }
@@ -138,7 +142,6 @@ fn check_conditions(
     place: &SitePath,
     headers: &HeaderMap,
 ) -> Result<(), Refusal> {
-    served.root.parent(&place.path)?;
     let current = served.root.stat(&place.path).ok();
     let current = current.map(|stat| Validators::of(&stat, SystemTime::now()));
     match judge(headers, current.as_ref(), false) {
@@ -154,8 +157,10 @@ struct Writer {
     served: Arc<SiteState>,
     client: Client,
     place: SitePath,
-    /// The headers with conditions that are still to be checked.
-    unchecked: Option<HeaderMap>,
+    /// The headers with conditions, if there are any.
+    conditions: Option<Arc<HeaderMap>>,
+    /// Whether they were checked before the body.
+    is_checked: bool,
     /// The file, while it is not being written; removed if dropped.
     writing: JoinSet<Result<TemporaryFile, Refusal>>,
 }
@@ -172,25 +177,33 @@ impl Writer {
         let is_short =
             announced_length(&request.headers).is_some_and(|length| length <= BATCH as u64);
         let is_asked_first = request.headers.contains_key(EXPECT);
-        let mut writer = Self {
+        let headers = &request.headers;
+        let conditions = has_conditions(headers).then(|| Arc::new(headers.clone()));
+        let writer = Self {
             served: served.clone(),
             client,
             place,
-            unchecked: Some(request.headers.clone()),
+            conditions,
+            is_checked: is_asked_first || !is_short,
             writing: JoinSet::new(),
         };
-        if is_asked_first || !is_short {
+        if writer.is_checked {
             let check = writer.check();
-            served.resources.disk.run(client, |_| check()).await??;
+            let parent = {
+                let (served, place) = (served.clone(), writer.place.clone());
+                move || served.root.parent(&place.path).map(drop)
+            };
+            let early = move || parent().map_err(Refusal::System).and_then(|()| check());
+            served.resources.disk.run(client, |_| early()).await??;
         }
         Ok(writer)
     }
 
-    /// What checks the conditions, if they were not checked before.
-    fn check(&mut self) -> impl FnOnce() -> Result<(), Refusal> + Send + use<> {
+    /// What checks the conditions against the file that is there when it is called.
+    fn check(&self) -> impl FnOnce() -> Result<(), Refusal> + Send + use<> {
         let (served, place) = (self.served.clone(), self.place.clone());
-        let unchecked = self.unchecked.take();
-        move || match unchecked {
+        let conditions = self.conditions.clone();
+        move || match conditions {
             Some(headers) => check_conditions(&served, &place, &headers),
             None => Ok(()),
         }
@@ -209,12 +222,15 @@ impl Writer {
 
     /// Writes the rest and renames the file; returns whether the name was free.
     async fn finish(mut self, batch: Vec<Bytes>, only_new: bool) -> Result<bool, Refusal> {
+        // Again, because another upload may have ended meanwhile.
+        let check = self.check();
         if let Some(written) = self.writing.join_next().await {
             let file = written??;
-            return self.run(move || file.write(&batch)?.finish(only_new)).await;
+            let work = move || file.write(&batch)?.finish(only_new, check);
+            return self.run(work).await;
         }
         let begin = self.create().await;
-        self.run(move || begin()?.write(&batch)?.finish(only_new))
+        self.run(move || begin()?.write(&batch)?.finish(only_new, check))
             .await
     }
 
@@ -235,11 +251,12 @@ impl Writer {
 
     /// What creates the file, when it is this client's turn to have one.
     async fn create(&mut self) -> impl FnOnce() -> Result<TemporaryFile, Refusal> + Send + use<> {
-        let check = self.check();
+        let check = (!self.is_checked).then(|| self.check());
+        self.is_checked = true;
         let (served, place) = (self.served.clone(), self.place.clone());
         let permit = served.resources.uploads.acquire(self.client).await;
         move || {
-            check()?;
+            check.map_or(Ok(()), |check| check())?;
             Ok(TemporaryFile::begin(&served.root, &place, permit)?)
         }
     }
@@ -308,6 +325,7 @@ mod tests {
             ),
             snapshots: Snapshots::default(),
             writable: true,
+            hidden: false,
             max_upload: u64::MAX,
             json: true,
         })

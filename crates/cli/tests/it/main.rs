@@ -4,6 +4,7 @@ mod common;
 mod web;
 
 mod demo;
+mod findings;
 mod get;
 mod lab;
 mod raw;

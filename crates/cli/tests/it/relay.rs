@@ -20,9 +20,12 @@ struct Running {
 
 impl Running {
     fn start(to: SocketAddr, options: &[&str]) -> Self {
+        Self::start_between("127.0.0.1:0", &to.to_string(), options)
+    }
+
+    fn start_between(listen: &str, to: &str, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_clearway"))
-            .args(["relay", "--listen", "127.0.0.1:0", "--json", "--to"])
-            .arg(to.to_string())
+            .args(["relay", "--json", "--listen", listen, "--to", to])
             .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -114,6 +117,41 @@ fn echo(client: &UdpSocket, server: &UdpSocket, relay: SocketAddr, count: u32) -
         home.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
     }
     home
+}
+
+#[test]
+fn host_name_and_port_alone_are_accepted() {
+    let (server, client) = (socket(), socket());
+    let port = server.local_addr().unwrap().port();
+    for (listen, to) in [
+        ("127.0.0.1:0", format!("localhost:{port}")),
+        (":0", format!("127.0.0.1:{port}")),
+    ] {
+        let relay = Running::start_between(listen, &to, &[]);
+        let there = ([127, 0, 0, 1], relay.listen.port()).into();
+        assert!(
+            echo(&client, &server, there, 5).into_iter().eq(0..5),
+            "{listen}"
+        );
+        relay.stop(Signal::INT);
+    }
+    for (listen, to, why) in [
+        (
+            "127.0.0.1:0",
+            "no.such.host.invalid:1",
+            "cannot resolve the host",
+        ),
+        ("127.0.0.1:0", "localhost", "expected a host and port"),
+        ("5601", "localhost:1", "or a port such as :4433"),
+    ] {
+        let refused = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(["relay", "--listen", listen, "--to", to])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{text}");
+        assert!(text.contains(why), "{to}: {text}");
+    }
 }
 
 #[test]

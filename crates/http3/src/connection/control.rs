@@ -1,7 +1,7 @@
 //! Frames on the peer's control stream (RFC 9114 §7.2, RFC 9218 §7.2).
 
 use clearway_quic::Role;
-use clearway_quic::stream::StreamId;
+use clearway_quic::stream::{Directionality, StreamId};
 
 use super::Connection;
 use super::peer_streams::closed_critical_stream;
@@ -111,6 +111,7 @@ impl Connection {
             FrameKind::MaxPushId => self.on_max_push_id(decode_single_varint(kind, payload)?),
             FrameKind::PriorityUpdateRequest => {
                 let (id, priority) = decode_priority_update(payload)?;
+                self.check_request_id(quic, id)?;
                 self.on_priority_update(quic, id, priority);
                 Ok(())
             }
@@ -156,6 +157,23 @@ impl Connection {
                 Role::Client => "CANCEL_PUSH without MAX_PUSH_ID: server push is not allowed",
                 Role::Server => "CANCEL_PUSH for a push ID that was not promised",
             },
+        ))
+    }
+
+    /// Checks that a client may open this request stream, now or later (RFC 9218 §7.2, RFC 9297
+    /// §2.1).
+    pub(super) fn check_request_id<T: Transport>(
+        &self,
+        quic: &T,
+        id: StreamId,
+    ) -> Result<(), ConnectionError> {
+        let limit = quic.peer_stream_limit(Directionality::Bidirectional);
+        if self.role == Role::Client || id.index() < limit {
+            return Ok(());
+        }
+        Err(ConnectionError::new(
+            Code::ID_ERROR,
+            format!("request stream {id} is beyond the limit of {limit} streams"),
         ))
     }
 

@@ -54,7 +54,11 @@ impl Connection {
                 self.counters.datagrams_dropped.count_one();
                 continue;
             }
-            let (id, payload) = match datagram::decode(raw) {
+            let decoded = datagram::decode(raw).and_then(|(id, payload)| {
+                self.check_request_id(quic, id)?;
+                Ok((id, payload))
+            });
+            let (id, payload) = match decoded {
                 Ok(decoded) => decoded,
                 Err(error) => {
                     self.fail(error);

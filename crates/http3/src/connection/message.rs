@@ -69,6 +69,10 @@ impl Connection {
             return Ok(());
         }
         self.counters.requests.count_one();
+        let burst = self.config.limits.useless_frames_burst;
+        self.rate_limits
+            .useless_frames
+            .refund(UPDATES_PER_REQUEST, burst);
         self.timers.on_activity();
         self.events.push_back(Event::Request {
             stream,
@@ -122,3 +126,7 @@ impl Connection {
         Ok(())
     }
 }
+
+/// How many frames without effect a request makes up for: browsers change the priority of a request
+/// a few times, and a proxy forwards what several browsers do.
+const UPDATES_PER_REQUEST: u32 = 8;

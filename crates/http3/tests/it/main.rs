@@ -4,6 +4,7 @@ mod common;
 
 mod edges;
 mod exchange;
+mod findings;
 mod hostile;
 mod memory;
 mod splits;

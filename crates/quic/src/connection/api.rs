@@ -178,6 +178,13 @@ impl Connection {
         self.frames.streams.send_progress(id)
     }
 
+    /// Returns how many streams of this directionality the peer may open, counted from the first
+    /// (RFC 9000 §4.6).
+    #[must_use]
+    pub fn peer_stream_limit(&self, directionality: Directionality) -> u64 {
+        self.frames.streams.peer_limit(directionality)
+    }
+
     /// Returns the bytes of stream data sent so far, retransmissions not counted.
     #[must_use]
     pub fn stream_bytes_sent(&self) -> u64 {

@@ -265,6 +265,11 @@ impl Streams {
             || self.remote.iter().any(|r| r.pending)
     }
 
+    /// Returns how many streams of this directionality the peer may open, counted from the first.
+    pub fn peer_limit(&self, directionality: Directionality) -> u64 {
+        self.remote[directionality].granted
+    }
+
     pub(super) fn limits_known(&self) -> bool {
         self.limits.is_some()
     }

@@ -128,10 +128,10 @@ fn read(
         return Ok(names);
     }
     let memory = &served.resources.names;
-    let names = match Names::read(&directory, memory, abandoned) {
+    let names = match Names::read(&directory, memory, served.hidden, abandoned) {
         Err(ListingError::Busy) => {
             served.snapshots.clear();
-            Names::read(&directory, memory, abandoned)?
+            Names::read(&directory, memory, served.hidden, abandoned)?
         }
         read => read?,
     };

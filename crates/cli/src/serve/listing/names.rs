@@ -59,13 +59,14 @@ impl From<Errno> for ListingError {
 }
 
 impl Names {
-    /// Reads a directory. Blocks.
+    /// Reads a directory, including names that begin with a dot if `hidden` is set. Blocks.
     ///
     /// # Errors
     /// If it cannot be read, there is no memory for it, or the client has gone.
     pub(super) fn read(
         directory: &OwnedFd,
         memory: &Arc<Buffers>,
+        hidden: bool,
         abandoned: &CancelFlag,
     ) -> Result<Self, ListingError> {
         let (mut text, mut places) = (Vec::new(), Vec::new());
@@ -75,7 +76,7 @@ impl Names {
                 return Err(ListingError::CancelFlag);
             }
             let entry = entry?;
-            if !may_be_listed(entry.file_name(), entry.file_type()) {
+            if !may_be_listed(entry.file_name(), entry.file_type(), hidden) {
                 continue;
             }
             let name = entry.file_name().to_bytes();
@@ -121,7 +122,7 @@ fn at(text: &[u8], (start, length): (u32, u16)) -> &[u8] {
 }
 
 /// Whether an entry may be listed, by its name, and by its type if the file system reports it.
-fn may_be_listed(name: &CStr, kind: FileType) -> bool {
+fn may_be_listed(name: &CStr, kind: FileType, hidden: bool) -> bool {
     let name = name.to_bytes();
     let servable = match kind {
         FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown => true,
@@ -129,7 +130,10 @@ fn may_be_listed(name: &CStr, kind: FileType) -> bool {
             false
         }
     };
-    servable && !matches!(name, b"." | b"..") && !name.starts_with(UPLOAD_PREFIX.as_bytes())
+    servable
+        && (hidden || !name.starts_with(b"."))
+        && !matches!(name, b"." | b"..")
+        && !name.starts_with(UPLOAD_PREFIX.as_bytes())
 }
 
 impl Version {

@@ -37,21 +37,6 @@ fn response_without_content_leaves_the_file_unchanged() {
 }
 
 #[test]
-fn redirect_is_reported_and_not_followed() {
-    let (site_dir, out) = (TempDir::new(), TempDir::new());
-    fs::create_dir(site_dir.join("sub")).unwrap();
-    let site = Site::start(site_dir.path(), &[]);
-    let url = format!("{}/sub", site.url);
-    let here = out.path().to_str().unwrap();
-    let output = expect(0, &["-k", "-O", "--output-dir", here, &url]);
-    let text = said(&output);
-    assert!(text.starts_with(&format!("{url}: 301 ")), "{text}");
-    assert!(text.contains("sub/\" not followed\n"), "{text}");
-    let there = expect(0, &["-k", &format!("{url}/")]);
-    assert!(!said(&there).contains("not followed"));
-}
-
-#[test]
 fn complete_file_is_not_fetched_again() {
     let (faulty, _server, url) = FaultyServer::serve(b"content");
     let out = TempDir::new();

@@ -3,6 +3,9 @@
 
 mod answer;
 pub(crate) mod command;
+#[cfg(target_os = "linux")]
+mod durable;
+mod endings;
 mod failure;
 pub(crate) mod faulty_server;
 mod forged;

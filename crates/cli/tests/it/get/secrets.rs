@@ -1,6 +1,7 @@
 //! The TLS key log.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::web::{Site, TempDir};
@@ -22,6 +23,9 @@ fn keylog_option_writes_tls_secrets() {
         let text = fs::read_to_string(&log).unwrap_or_default();
         assert_eq!(text.contains("CLIENT_TRAFFIC_SECRET_0 "), logged);
     }
+    // Whoever can read it can read what was sent.
+    let mode = fs::metadata(&log).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn header_fields_with_control_bytes_are_escaped() {
 #[test]
 fn misleading_file_names_are_rejected_before_connecting() {
     let dir = TempDir::new();
-    let site = Site::start(dir.path(), &[]);
+    let site = Site::start(dir.path(), &["--hidden"]);
     let out = TempDir::new();
     let here = out.path().to_str().unwrap();
     for (last, why) in [

@@ -6,15 +6,23 @@ mod client;
 mod early;
 mod ending;
 #[cfg(target_os = "linux")]
+pub(crate) mod failing_calls;
+mod greeting;
+mod hidden;
+#[cfg(target_os = "linux")]
 mod icmp_flood;
 mod limits;
 mod listing;
 mod log;
 mod range;
+mod sandbox;
 mod secret;
 mod sender_report;
 mod shards;
 mod site_path;
+mod stalled_log;
 mod timeouts;
 mod upload;
 mod validators;
+#[cfg(target_os = "linux")]
+mod writers;

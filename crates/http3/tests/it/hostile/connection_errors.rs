@@ -365,6 +365,11 @@ fn invalid_stream_and_push_ids_are_id_errors() {
                 },
             ),
             (
+                "PRIORITY_UPDATE for a stream beyond the limit on streams",
+                id_error,
+                |test| one_id(test, PRIORITY_UPDATE, 4 * 100),
+            ),
+            (
                 "a push stream from a client",
                 Code::STREAM_CREATION_ERROR,
                 |test| {
@@ -481,6 +486,15 @@ fn datagram_without_a_valid_stream_id_is_a_datagram_error() {
             "{datagram:?}"
         );
     }
+    // One for a stream that the client may not open.
+    let mut test = HostileTest::with(Role::Client, setup());
+    let quic = test.world.client.connection();
+    let datagram = [varints(&[100]), b"x".to_vec()].concat();
+    quic.send_datagram(datagram.into()).expect("sends");
+    test.run();
+    let (http, quic) = test.world.server.split();
+    assert_eq!(http.recv_datagram(quic), None);
+    assert_eq!(test.close_code(), Some(Code::ID_ERROR));
     // A datagram for a stream that does not exist is dropped (RFC 9297 §2.1).
     let mut test = HostileTest::with(Role::Client, setup());
     let quic = test.world.client.connection();

@@ -127,7 +127,9 @@ fn endless_streams_of_unknown_types_are_excessive_load() {
 
 #[test]
 fn priorities_of_missing_requests_are_limited_and_counted() {
-    let mut test = HostileTest::new(Role::Client);
+    let mut setup = Setup::default();
+    setup.server_quic.streams.max_bidi_streams = 1_000;
+    let mut test = HostileTest::with(Role::Client, setup);
     let control = test.control;
     for n in 0..500 {
         let update = [varints(&[n * 4]), b"u=1".to_vec()].concat();
@@ -269,6 +271,27 @@ fn table_updates_with_enough_sections_are_allowed() {
         test.assert_serves();
     }
     test.write(encoder, &[0; 33]);
+    assert_eq!(test.close_code(), Some(Code::EXCESSIVE_LOAD));
+}
+
+/// A proxy changes the priorities of all the requests that it forwards, again and again.
+#[test]
+fn priority_updates_of_a_busy_proxy_are_allowed() {
+    let mut setup = strict();
+    setup.server.limits.useless_frames_per_second = 0;
+    let mut test = HostileTest::with(Role::Client, setup);
+    let control = test.control;
+    for n in 0..90 {
+        for urgency in [b"u=1", b"u=2", b"u=5"] {
+            let update = [varints(&[n * 4]), urgency.to_vec()].concat();
+            test.write(control, &frame(PRIORITY_UPDATE, &update));
+        }
+        test.assert_serves();
+    }
+    // What the requests make up for cannot be saved for later.
+    for _ in 0..60 {
+        test.write(control, &frame(MAX_PUSH_ID, &varints(&[7])));
+    }
     assert_eq!(test.close_code(), Some(Code::EXCESSIVE_LOAD));
 }
 

@@ -59,6 +59,10 @@ fn malformed_requests_are_reset_with_message_error() {
             with(&[("content-length", "1"), ("content-length", "2")]),
         ),
         (
+            "a length twice",
+            with(&[("content-length", "0"), ("content-length", "0")]),
+        ),
+        (
             "an invalid content-length",
             with(&[("content-length", "x")]),
         ),
@@ -169,7 +173,10 @@ fn malformed_responses_fail_with_message_error() {
     let head = Request::new("HEAD", "localhost", "/");
     let data = || frame(DATA, b"x");
     let no_content = |status| [headers(&[(":status", status)]), data()].concat();
-    let cases: [(&str, &Request, Vec<u8>); 12] = [
+    let twice = [("content-length", "1"), ("content-length", "1")];
+    let twice = headers(&[&[(":status", "200")], &twice[..]].concat());
+    let cases: [(&str, &Request, Vec<u8>); 13] = [
+        ("a length twice", &get, [twice, data()].concat()),
         ("no status", &get, headers(&[("a", "b")])),
         ("a request", &get, headers(&request("GET"))),
         ("status 20", &get, headers(&[(":status", "20")])),
