@@ -17,7 +17,7 @@ use crate::event::{DropReason, TraceEvent};
 use crate::path::Addresses;
 use crate::wire::header::HeaderKind;
 use crate::wire::reset::candidate;
-use crate::wire::{Frame, Frames, MIN_MTU, PacketKind, PartialHeader, RangeSet, frame};
+use crate::wire::{Frame, Frames, MIN_MTU, PacketKind, PartialHeader, frame};
 
 enum PacketError {
     Dropped(DroppedPacket),
@@ -332,7 +332,7 @@ impl Connection {
                 ecn: packet.from.ecn,
                 at: packet.arrived,
             },
-            |from| first_missing(received, from),
+            |from| received.first_unseen(from),
         );
         if packet.kind == PacketKind::OneRtt && !probing_only && !self.is_client() {
             let (network, mut cx, outcome) = self.network_parts(now);
@@ -340,12 +340,4 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Returns the lowest number from `from` on that is not in `received`.
-fn first_missing(received: &RangeSet, from: u64) -> u64 {
-    received
-        .iter()
-        .find(|range| range.contains(&from))
-        .map_or(from, |range| range.end().saturating_add(1))
 }

@@ -170,6 +170,16 @@ impl RangeSet {
         number < self.floor || self.contains(number)
     }
 
+    /// Returns the lowest number from `from` on that does not count as [seen](Self::is_seen).
+    #[must_use]
+    pub fn first_unseen(&self, from: u64) -> u64 {
+        let from = from.max(self.floor);
+        self.runs
+            .get(self.first_ending_at(from))
+            .filter(|run| run.start <= from)
+            .map_or(from, |run| run.end.saturating_add(1))
+    }
+
     /// Numbers below this are no longer told apart; all count as seen.
     #[cfg(test)]
     #[must_use]
@@ -367,6 +377,10 @@ mod tests {
                 prop_assert_eq!(set.len(), model.ranges().len());
                 prop_assert_eq!(set.min(), model.members.first().copied());
                 prop_assert_eq!(set.max(), model.members.last().copied());
+                for number in 0..75 {
+                    let unseen = (number..).find(|&n| !set.is_seen(n));
+                    prop_assert_eq!(Some(set.first_unseen(number)), unseen);
+                }
                 for number in 0..75 {
                     prop_assert_eq!(set.contains(number), model.members.contains(&number));
                 }

@@ -4,6 +4,8 @@
 use std::time::Duration;
 
 use clearway_links::{LinkConfig, Path};
+use clearway_quic::connection::Connection;
+use clearway_quic::stream::Directionality;
 use clearway_testing::{Setup, World, download, path};
 
 fn link(spec: &str) -> LinkConfig {
@@ -56,4 +58,38 @@ fn large_window_is_acknowledged_in_parts() {
     let world = World::new(Setup::new(), path("rate=500M delay=20ms queue=2000", 1), 1);
     let rarely = data_per_ack(world, 40_000_000);
     assert!(rarely > 8.0, "{rarely} packets per ACK");
+}
+
+/// Packet numbers that are forgotten once their acknowledgement has arrived are not missing: a
+/// response leaves its acknowledgement to the next request.
+#[test]
+fn forgotten_packet_numbers_make_no_ack_due() {
+    const EXCHANGES: u64 = 30;
+    let path = path("rate=500M delay=20ms queue=2000", 1);
+    let mut world = World::new(Setup::new(), path, 1);
+    world.handshake();
+    // After this, the server asks for fewer ACKs.
+    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
+    world.run_for(Duration::from_secs(1));
+    let now = world.now;
+    let before = world.client.connection().stats(now).counters;
+    for _ in 0..EXCHANGES {
+        let id = world.ask();
+        world.client.connection().finish(id).expect("finishes");
+        let second = Duration::from_secs(1);
+        let arrived = |server: &mut Connection| server.accept(Directionality::Bidirectional);
+        assert!(world.run_until(second, |world| arrived(world.server.connection()).is_some()));
+        let server = world.server.connection();
+        server.write(id, b"there").expect("writes");
+        server.finish(id).expect("finishes");
+        let read = |client: &mut Connection| client.read(id, &mut [0; 5]);
+        assert!(world.run_until(second, |world| read(world.client.connection()).is_ok()));
+    }
+    let now = world.now;
+    let after = world.client.connection().stats(now).counters;
+    let sent = after.packets_sent - before.packets_sent;
+    assert!(
+        sent <= EXCHANGES + 3,
+        "{sent} packets for {EXCHANGES} requests"
+    );
 }
