@@ -161,7 +161,7 @@ pub use clearway_quic::connection::{
 /// TLS settings of clients and servers, and the stores of their sessions for resumption and
 /// 0-RTT.
 pub use clearway_quic::crypto::{
-    ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerName,
+    ClientCrypto, ClientSessions, ConfigError, Identity, Roots, ServerCrypto, ServerId, ServerName,
     ServerSessions,
 };
 pub use clearway_quic::endpoint::Limits;

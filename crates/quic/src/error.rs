@@ -78,7 +78,11 @@ impl fmt::Display for Code {
         match self.name() {
             Some(name) => f.write_str(name),
             None if (0x100..0x200).contains(&self.0) => {
-                write!(f, "CRYPTO_ERROR (TLS alert {})", self.0 & 0xff)
+                let alert = self.0 & 0xff;
+                match alert_name(alert) {
+                    Some(name) => write!(f, "CRYPTO_ERROR (TLS alert {alert}: {name})"),
+                    None => write!(f, "CRYPTO_ERROR (TLS alert {alert})"),
+                }
             }
             None => write!(f, "error {:#x}", self.0),
         }
@@ -89,6 +93,41 @@ impl fmt::Debug for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Returns the name of a TLS alert (RFC 8446 §6), since many peers send no reason with it. That
+/// of `certificate_required` says more: only the application can do something about it.
+fn alert_name(alert: u64) -> Option<&'static str> {
+    Some(match alert {
+        0 => "close_notify",
+        10 => "unexpected_message",
+        20 => "bad_record_mac",
+        22 => "record_overflow",
+        40 => "handshake_failure",
+        42 => "bad_certificate",
+        43 => "unsupported_certificate",
+        44 => "certificate_revoked",
+        45 => "certificate_expired",
+        46 => "certificate_unknown",
+        47 => "illegal_parameter",
+        48 => "unknown_ca",
+        49 => "access_denied",
+        50 => "decode_error",
+        51 => "decrypt_error",
+        70 => "protocol_version",
+        71 => "insufficient_security",
+        80 => "internal_error",
+        86 => "inappropriate_fallback",
+        90 => "user_canceled",
+        109 => "missing_extension",
+        110 => "unsupported_extension",
+        112 => "unrecognized_name",
+        113 => "bad_certificate_status_response",
+        115 => "unknown_psk_identity",
+        116 => "certificate_required, the server accepts only clients with a certificate",
+        120 => "no_application_protocol",
+        _ => return None,
+    })
 }
 
 /// An error that closes the connection with a CONNECTION_CLOSE frame of type 0x1c (RFC 9000
@@ -255,8 +294,17 @@ mod tests {
         for (code, shown) in [
             (0x11, "error 0x11"),
             (0xff, "error 0xff"),
-            (0x100, "CRYPTO_ERROR (TLS alert 0)"),
-            (0x178, "CRYPTO_ERROR (TLS alert 120)"),
+            (0x100, "CRYPTO_ERROR (TLS alert 0: close_notify)"),
+            (0x128, "CRYPTO_ERROR (TLS alert 40: handshake_failure)"),
+            (
+                0x174,
+                "CRYPTO_ERROR (TLS alert 116: certificate_required, the server accepts only \
+                 clients with a certificate)",
+            ),
+            (
+                0x178,
+                "CRYPTO_ERROR (TLS alert 120: no_application_protocol)",
+            ),
             (0x1ff, "CRYPTO_ERROR (TLS alert 255)"),
             (0x200, "error 0x200"),
         ] {

@@ -324,6 +324,13 @@ pub trait Controller: Send + Debug {
         let _ = bytes;
     }
 
+    /// Returns a copy for a path that continues this one: the peer's port changed, and
+    /// nothing else (RFC 9000 §9.4). Send indexes go on from the same number, with nothing in
+    /// flight. `None`, the default, begins the new path with a new controller.
+    fn duplicate(&self) -> Option<Box<dyn Controller>> {
+        None
+    }
+
     /// Returns whether the controller itself holds the flow back, so that rate samples
     /// of what is now in flight are marked application-limited (BBR's ProbeRTT).
     fn marks_app_limited(&self) -> bool {

@@ -123,6 +123,40 @@ impl PathRecovery {
         }
     }
 
+    /// Returns the state of the path `new`, on which nothing was sent, as a continuation of
+    /// this one: with its window and RTT, and nothing in flight. `None` if the controller
+    /// cannot be copied.
+    pub(crate) fn continued_as(&self, new: &Self) -> Option<Self> {
+        let mut next = Self {
+            id: new.id,
+            first_number: new.first_number,
+            oldest: new.oldest,
+            controller: self.controller.duplicate()?,
+            mds: self.mds,
+            rtt: self.rtt,
+            in_flight: 0,
+            packets_in_flight: 0,
+            spaces: [PathSpace::default(); 3],
+            next_index: self.next_index,
+            pto_count: 0,
+            thresholds: self.thresholds.clone(),
+            events: self.events.continued(),
+            persistent: PersistentCongestion::default(),
+            rate: self.rate.clone(),
+            limits: new.limits.clone(),
+            ack: AckTally::default(),
+            loss: LossTally::default(),
+            window_used: self.window_used.clone(),
+            pacer: self.pacer.clone(),
+            grown: self.grown,
+            trusted: self.trusted,
+        };
+        if new.mds != self.mds {
+            next.set_mds(new.mds);
+        }
+        Some(next)
+    }
+
     /// Returns the number of the path.
     #[must_use]
     pub const fn id(&self) -> PathId {

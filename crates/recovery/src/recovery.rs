@@ -107,6 +107,23 @@ impl<F> Recovery<F> {
         self.paths.push(path);
     }
 
+    /// Gives path `new` a copy of the congestion window and the RTT estimate of `old`, because
+    /// only the peer's port differs (RFC 9000 §9.4). Packets in flight stay with `old`. Does
+    /// nothing, and returns false, if anything was sent on `new`, or if the controller cannot be
+    /// copied ([`Controller::duplicate`]).
+    pub fn continue_path(&mut self, old: PathId, new: PathId) -> bool {
+        let (Some(old), Some(at)) = (self.path(old), self.position(new)) else {
+            return false;
+        };
+        let new = &self.paths[at];
+        let continued = (new.next_index == 0).then(|| old.continued_as(new));
+        let Some(continued) = continued.flatten() else {
+            return false;
+        };
+        self.paths[at] = continued;
+        true
+    }
+
     /// Removes a path. Its packets in flight are returned as lost, without a congestion
     /// signal. Use it for a path that is known to be dead; after a migration keep the old
     /// path, because its packets may still arrive.

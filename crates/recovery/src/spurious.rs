@@ -124,6 +124,16 @@ pub(crate) struct CongestionEvents {
 }
 
 impl CongestionEvents {
+    /// Returns the events of a path that continues this one. What is lost of this path's
+    /// packets is counted here.
+    pub(crate) fn continued(&self) -> Self {
+        Self {
+            boundary: self.boundary,
+            events: VecDeque::new(),
+            collapsed: self.collapsed,
+        }
+    }
+
     /// Returns the boundary: losses of packets from here on begin a new event.
     pub(crate) const fn boundary(&self) -> SendIndex {
         self.boundary

@@ -24,7 +24,7 @@ mod world;
 pub use host::{Application, EventLog, Host, SocketFault};
 pub use meter::Meter;
 pub use pair::DirectPair;
-pub use setup::{Setup, identity};
+pub use setup::{Setup, identity, server_id};
 pub use transfer::{Bulk, download, download_watched};
 pub use world::{Filter, World, path};
 

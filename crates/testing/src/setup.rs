@@ -7,7 +7,8 @@ use clearway_quic::cid::generator::RandomGenerator;
 use clearway_quic::cid::quic_lb;
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::{
-    ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, TokenKey,
+    ClientCrypto, ClientSessions, Identity, ReplayFilter, ResetKey, Roots, ServerCrypto, ServerId,
+    TokenKey,
 };
 use clearway_quic::endpoint::{EndpointConfig, GeneratorFactory, Limits, ServerConfig};
 use clearway_quic::rng::Rng;
@@ -36,6 +37,18 @@ pub struct Setup {
     /// How the server makes connection IDs for a load balancer, instead of random ones of
     /// `cid_len` bytes.
     pub load_balancer: Option<Arc<quic_lb::Server>>,
+}
+
+/// Returns the server of every world, as its clients remember it.
+///
+/// # Panics
+/// Never: the name is valid.
+#[must_use]
+pub fn server_id() -> ServerId {
+    ServerId {
+        name: "localhost".try_into().expect("a name"),
+        port: 443,
+    }
 }
 
 /// Returns a certificate for "localhost" and its key in PEM form, made once for the process.

@@ -13,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, ServerName, http as http3};
+use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, ServerId, ServerName, http as http3};
 use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots};
 use contract::{
     Ask, Session, Stack, Start, Unsupported,
@@ -137,11 +137,17 @@ impl Stack for Client {
 
     async fn ticket(&self) -> Result<()> {
         let Get {
-            server_name, raw, ..
+            server,
+            server_name,
+            raw,
+            ..
         } = &self.options;
-        let name = ServerName::try_from(server_name.clone())?;
+        let server = ServerId {
+            name: ServerName::try_from(server_name.clone())?,
+            port: server.port(),
+        };
         let known = poll_fn(|cx| {
-            self.sessions.poll_stored(&name, cx, |known| {
+            self.sessions.poll_stored(&server, cx, |known| {
                 known.tickets > 0 && (*raw || known.application.is_some())
             })
         });

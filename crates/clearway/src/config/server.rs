@@ -14,6 +14,7 @@ use clearway_recovery::congestion::CongestionControl;
 use super::Certificates;
 use super::memory::default_budget;
 use crate::endpoint::AdmitCallback;
+use crate::shard::Clock;
 
 /// NEW_TOKEN tokens that a server remembers as used.
 const REPLAY_CAPACITY: usize = 64 * 1024;
@@ -214,11 +215,18 @@ impl ServerConfig {
         self,
         random: [u8; 32],
     ) -> Result<(endpoint::ServerConfig, Arc<Config>, [u8; 32]), ConfigError> {
+        let replay = ReplayFilter::new(REPLAY_CAPACITY);
+        // Before a restart with the same secret, tokens may have been used that this filter does
+        // not know (RFC 9000 §8.1.4). Their clients are validated again.
+        let replay = match self.secret {
+            Some(_) => replay.distrusting_until(Clock::unix_seconds()),
+            None => replay,
+        };
         let secret = self.secret.unwrap_or(random);
         let server = endpoint::ServerConfig {
             crypto: self.crypto.build()?,
             token_key: Arc::new(TokenKey::new(&secret)),
-            replay: Arc::new(Mutex::new(ReplayFilter::new(REPLAY_CAPACITY))),
+            replay: Arc::new(Mutex::new(replay)),
             always_retry: self.always_retry,
             limits: self.limits,
             preferred_address: self.preferred_address,
@@ -238,5 +246,40 @@ impl std::fmt::Debug for ServerConfig {
             .field("backlog", &self.backlog)
             .field("memory_budget", &self.memory_budget)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clearway_quic::crypto::AddressToken;
+
+    use super::*;
+    use crate::DevelopmentIdentity;
+
+    /// Returns whether a server that starts now with `secret` accepts a NEW_TOKEN token that was
+    /// issued `after` seconds from now.
+    fn accepts(secret: Option<[u8; 32]>, after: u64) -> bool {
+        let identity = DevelopmentIdentity::generate(["localhost"]).expect("an identity");
+        let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem());
+        let mut config = config.expect("server settings");
+        if let Some(secret) = secret {
+            config = config.secret(secret);
+        }
+        let issued = Clock::unix_seconds() - 60 + after;
+        let (server, ..) = config.into_transport([1; 32]).expect("server settings");
+        let token = AddressToken {
+            issued,
+            ip: [127, 0, 0, 1].into(),
+            id: [7; 16],
+        };
+        server.replay.lock().expect("one thread").admit(&token)
+    }
+
+    #[test]
+    fn tokens_issued_before_a_restart_with_the_same_secret_are_rejected() {
+        assert!(!accepts(Some([2; 32]), 0));
+        assert!(accepts(Some([2; 32]), 600));
+        // Nobody else has sealed tokens with a random secret.
+        assert!(accepts(None, 0));
     }
 }

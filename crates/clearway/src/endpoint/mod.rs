@@ -13,7 +13,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_quic::connection::{ConnectOptions, EndpointEvent};
-use clearway_quic::crypto::ServerName;
+use clearway_quic::crypto::{ServerId, ServerName};
 use clearway_udp::Socket;
 
 pub(crate) use self::budget::{BufferLimit, MemoryBudget};
@@ -112,7 +112,11 @@ impl Endpoint {
         let crypto = config
             .tls()
             .map_err(|error| ConnectError::Config(error.to_string()))?;
-        let remembered = RememberedSettings::new(config.sessions.clone(), server_name.clone());
+        let server = ServerId {
+            name: server_name.clone(),
+            port: remote.port(),
+        };
+        let remembered = RememberedSettings::new(config.sessions.clone(), server);
         let connect = ConnectOptions {
             remote,
             local_ip: None,

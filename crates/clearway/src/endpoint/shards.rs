@@ -58,7 +58,10 @@ impl ShardFactory {
             ..self.config.clone()
         };
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let endpoint = self.endpoint_shared.routing(config, rng.child("shard"));
+        let mut endpoint = self.endpoint_shared.routing(config, rng.child("shard"));
+        if !socket.report().dont_fragment {
+            endpoint.disable_mtu_discovery();
+        }
         let budget = self.endpoint_shared.budget.clone();
         Arc::new(ShardLink::new(
             self.clock, endpoint, socket, budget, restarts,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clearway_http3::Code;
-use clearway_quic::crypto::ServerName;
+use clearway_quic::crypto::{ServerId, ServerName};
 use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body::Body;
@@ -210,6 +210,7 @@ impl Client {
     pub async fn ready_for_early_data(&self, url: &Uri) -> Result<(), Error> {
         let origin = Origin::of(url)?;
         let name = ServerName::try_from(origin.host);
+        let port = origin.port;
         let name = name.map_err(|_| {
             Error::Url(
                 url.to_string(),
@@ -219,8 +220,9 @@ impl Client {
         let Some(config) = self.endpoint().client_config() else {
             return Ok(());
         };
+        let server = ServerId { name, port };
         let sessions = &config.sessions;
-        poll_fn(|cx| sessions.poll_stored(&name, cx, early::allows_early_requests)).await;
+        poll_fn(|cx| sessions.poll_stored(&server, cx, early::allows_early_requests)).await;
         Ok(())
     }
 

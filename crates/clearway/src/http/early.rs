@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use clearway_http3::Settings;
-use clearway_quic::crypto::ClientSessions;
-use clearway_quic::crypto::StoredState;
+use clearway_quic::crypto::{ClientSessions, ServerId, StoredState};
 use http::Method;
-use rustls::pki_types::ServerName;
 
 /// Whether a request may be sent as early data, before the handshake is complete: an
 /// extension of a single request. An attacker on the path may cause a server to act on such
@@ -64,11 +62,11 @@ pub struct ArrivedEarly;
 #[derive(Debug)]
 pub(crate) struct RememberedSettings {
     sessions: Arc<ClientSessions>,
-    server: ServerName<'static>,
+    server: ServerId,
 }
 
 impl RememberedSettings {
-    pub(crate) fn new(sessions: Arc<ClientSessions>, server: ServerName<'static>) -> Self {
+    pub(crate) fn new(sessions: Arc<ClientSessions>, server: ServerId) -> Self {
         Self { sessions, server }
     }
 

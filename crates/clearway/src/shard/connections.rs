@@ -155,6 +155,17 @@ impl Connections {
         }
     }
 
+    /// Tells the connection that sent the packet whose beginning is `quoted` that its server's
+    /// port is closed.
+    pub(super) fn on_port_unreachable(&mut self, quoted: &[u8]) {
+        let sender = self.link.endpoint().find_quoted(quoted);
+        if let Some(handle) = sender {
+            self.with_state(handle, Stage::Timeout, |state| {
+                state.quic.on_port_unreachable();
+            });
+        }
+    }
+
     /// Takes over a connection that a handle has begun.
     pub(super) fn adopt(&mut self, now: Instant, shared: Arc<ConnectionShared>) {
         let handle = shared.handle;

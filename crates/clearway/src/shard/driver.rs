@@ -130,7 +130,7 @@ impl Driver {
         self.shard.serve().map_err(broken)?;
         self.shard.evict_for_memory(now);
         self.shard.evict_for_new_clients(now);
-        let errors = self.receiver.drain_errors(&self.shard, now);
+        let errors = self.receiver.drain_errors(&mut self.shard, now);
         Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
 

@@ -7,7 +7,7 @@ use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::RecvMeta;
 use clearway_quic::endpoint::ConnectionHandle;
-use clearway_udp::{DatagramSocket, Ecn, Meta, RecvBatch, RecvError};
+use clearway_udp::{DatagramSocket, Ecn, IcmpKind, Meta, RecvBatch, RecvError};
 use tokio::io::Interest;
 
 use super::connections::Connections;
@@ -138,12 +138,16 @@ impl Receiver {
     }
 
     /// Counts ICMP errors about datagrams that were sent, a bounded number. Returns whether more
-    /// may be waiting. They change nothing, because anybody can forge them (RFC 9000
-    /// §14.2.1).
+    /// may be waiting. Anybody can forge them (RFC 9000 §14.2.1), so they change nothing but how
+    /// long a client waits for a server that it has not heard of.
     ///
     /// # Errors
     /// If the socket is broken.
-    pub(super) fn drain_errors(&mut self, shard: &Connections, now: Instant) -> io::Result<bool> {
+    pub(super) fn drain_errors(
+        &mut self,
+        shard: &mut Connections,
+        now: Instant,
+    ) -> io::Result<bool> {
         // Clears readiness before they are read, so that a later one sets it again.
         let _ = shard.socket.try_io(Interest::ERROR, |socket| {
             socket.expect_errors();
@@ -154,6 +158,9 @@ impl Receiver {
                 return Ok(false);
             };
             count(&shard.link.counts.icmp_errors);
+            if error.kind == IcmpKind::PortUnreachable {
+                shard.on_port_unreachable(error.quoted());
+            }
             if let Some(suppressed) = self.icmp.record(now) {
                 tracing::debug!(remote = %error.remote, kind = ?error.kind, suppressed, "ICMP error received");
             }

@@ -2,6 +2,7 @@
 
 mod common;
 
+mod closed_port;
 mod closing;
 mod custom_components;
 mod custom_socket;
@@ -16,6 +17,7 @@ mod http;
 mod icmp_flood;
 mod interim;
 mod limits;
+mod mtu;
 mod panics;
 mod qlog;
 mod serving;

@@ -1,15 +1,27 @@
 //! Frames of the connection itself: HANDSHAKE_DONE, NEW_TOKEN, ACK_FREQUENCY.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use super::ack_frequency::AckFrequencyRequest;
 use super::sent_frame::SentFrame;
+use crate::Instant;
+use crate::crypto::TokenIssuer;
+use crate::rng::Rng;
 use crate::wire::{Frame, Writer};
 
 /// Control frames of the connection itself that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) handshake_done: bool,
+    /// Makes tokens for the client (server).
+    pub(crate) tokens: Option<Arc<TokenIssuer>>,
     /// A NEW_TOKEN for the client, until acknowledged.
-    pub(crate) new_token: Option<Box<[u8]>>,
+    #[expect(
+        clippy::box_collection,
+        reason = "most connections have none, so this should be no larger than a pointer"
+    )]
+    pub(crate) new_token: Option<Box<Vec<u8>>>,
     pub(crate) new_token_due: bool,
     pub(crate) ack_frequency: Option<AckFrequencyRequest>,
     pub(crate) ack_frequency_due: bool,
@@ -18,7 +30,10 @@ pub(crate) struct Control {
 impl Control {
     /// Returns the bytes allocated.
     pub(crate) fn memory(&self) -> usize {
-        self.new_token.as_ref().map_or(0, |token| token.len())
+        let token = self.new_token.as_deref();
+        token.map_or(0, |token| {
+            size_of_val(token).saturating_add(token.capacity())
+        })
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -35,6 +50,18 @@ impl Control {
     pub(super) fn on_handshake_done(&mut self) {
         self.handshake_done = true;
         self.new_token_due = self.new_token.is_some();
+    }
+
+    /// Queues a NEW_TOKEN for the client's new address `ip`, which is validated (RFC 9000
+    /// §9.3). Not while another is on its way: a client that moves back and forth gets one for
+    /// each round trip.
+    pub(super) fn renew_token(&mut self, now: Instant, ip: IpAddr, rng: &mut Rng) {
+        if self.new_token.is_none()
+            && let Some(tokens) = &self.tokens
+        {
+            self.new_token = Some(Box::new(tokens.issue(now, ip, rng)));
+            self.new_token_due = true;
+        }
     }
 
     /// Writes the frames that are due, as far as they fit.

@@ -266,6 +266,7 @@ impl Network {
         effects: Effects,
     ) {
         let now = cx.now;
+        let mut renews_token = false;
         for effect in effects {
             let trace = &mut cx.reports.trace;
             match effect {
@@ -277,13 +278,23 @@ impl Network {
                     let trace = &mut cx.reports.trace;
                     trace.migration(now, MigrationState::ProbingStarted, remote);
                 }
+                // RFC 9002 §6.2.2: the initial RTT of a path without samples, and no sample.
+                Effect::Answered { id, after } => self.recovery.set_initial_rtt(id, after),
                 Effect::Validated { id, remote } => {
                     trace.migration(now, MigrationState::ProbingSuccessful, remote);
                     if id == self.paths.active_id() {
+                        renews_token = true;
                         trace.migration(now, MigrationState::MigrationComplete, remote);
                     }
                 }
-                Effect::Activated { id, remote, .. } => self.activate_path(cx, id, remote),
+                Effect::Activated {
+                    id,
+                    remote,
+                    validated,
+                } => {
+                    renews_token = validated;
+                    self.activate_path(cx, id, remote);
+                }
                 Effect::ChallengeDropped { .. } => {
                     cx.reports.counters.unanswered_challenges.count_one();
                 }
@@ -291,6 +302,10 @@ impl Network {
                     self.remove_path(cx, outcome, id, remote, reason);
                 }
             }
+        }
+        if renews_token {
+            let ip = self.paths.active().remote.ip();
+            cx.frames.control.renew_token(now, ip, cx.rng);
         }
         self.update_pto_context(now, cx.progress());
     }
@@ -326,11 +341,25 @@ impl Network {
         cx.frames.remote_cids.release(id);
     }
 
+    /// Continues the congestion control and the RTT of the path that was active, if path `id`
+    /// differs by the client's port only, as after a NAT rebinding (RFC 9000 §9.4).
+    fn continue_path(&mut self, id: PathId) {
+        let left = self.recovery.active_path();
+        let (Some(old), Some(new)) = (self.paths.get(left), self.paths.get(id)) else {
+            return;
+        };
+        let same_host = old.remote.ip() == new.remote.ip() && old.local_ip == new.local_ip;
+        if self.keeps_state_across_ports && same_host && old.remote != new.remote {
+            self.recovery.continue_path(left, id);
+        }
+    }
+
     /// Makes path `id` the active one for loss recovery, connection IDs, events and traces.
     fn activate_path(&mut self, cx: &mut Context<'_>, id: PathId, remote: SocketAddr) {
         let now = cx.now;
         cx.frames.remote_cids.set_active(id);
         let limit = self.limit();
+        self.continue_path(id);
         self.recovery.set_active_path(id, now);
         cx.reports.counters.migrations.count_one();
         cx.reports.events.push_back(Event::PathChanged { remote });

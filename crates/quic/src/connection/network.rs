@@ -37,6 +37,9 @@ pub(crate) struct Network {
     /// The peer's longest ACK delay in milliseconds; 0 until the handshake is confirmed,
     /// since it does not delay ACKs before (RFC 9002 §6.2.1).
     peer_ack_delay: u16,
+    /// Another port of the same host is the same network path. Not so for a client, who moves
+    /// on purpose, nor behind a balancer, whose ports stand for clients anywhere.
+    pub(super) keeps_state_across_ports: bool,
 }
 
 /// The other parts of a connection that an event of the network may concern.
@@ -76,6 +79,7 @@ impl Network {
             paths,
             recovery,
             peer_ack_delay: 0,
+            keeps_state_across_ports: false,
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use clearway_recovery::Recovery;
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
 use super::Connection;
@@ -28,7 +29,9 @@ use crate::cid::generator::CidGenerator;
 use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
-use crate::crypto::{ClientSessions, Keys, ResetKey, Session, initial_keys};
+use crate::crypto::{
+    ClientSessions, Keys, PortSessions, ResetKey, ServerId, Session, TokenIssuer, initial_keys,
+};
 use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits};
 use crate::error::{Code, TransportError};
 use crate::path::mtu::MtuDiscovery;
@@ -58,7 +61,9 @@ pub struct ConnectOptions {
     pub server_name: ServerName<'static>,
     /// TLS settings, from [`ClientCrypto`](crate::crypto::ClientCrypto).
     pub crypto: Arc<rustls::ClientConfig>,
-    /// Where NEW_TOKEN tokens are stored between connections; `None` = not at all.
+    /// Where session tickets and NEW_TOKEN tokens are stored between connections, by the server's
+    /// name and port. `None` = tickets in the store of `crypto`, by name alone, and tokens
+    /// nowhere.
     pub sessions: Option<Arc<ClientSessions>>,
 }
 
@@ -79,8 +84,13 @@ pub(crate) struct AcceptOptions {
     pub scid: ConnectionId,
     /// Whether a token validated the client's address.
     pub validated: bool,
-    /// The token to send to the client in NEW_TOKEN.
-    pub new_token: Option<Vec<u8>>,
+    /// Whether the client's address is in a trusted network
+    /// ([`Limits::trusted`](crate::endpoint::Limits::trusted)).
+    pub trusted: bool,
+    /// Makes the tokens to send to the client in NEW_TOKEN.
+    pub tokens: Arc<TokenIssuer>,
+    /// The first of them.
+    pub new_token: Vec<u8>,
     /// The preferred address that the client should move to (RFC 9000 §9.6).
     pub preferred_address: Option<(
         Option<std::net::SocketAddrV4>,
@@ -97,6 +107,7 @@ pub(crate) struct CommonOptions {
     pub(crate) rng: Rng,
     pub(crate) generator: Box<dyn CidGenerator>,
     pub(crate) reset_key: Arc<ResetKey>,
+    pub(crate) mtu_discovery: bool,
 }
 
 impl Connection {
@@ -110,21 +121,22 @@ impl Connection {
         })?;
         let scid = common.generator.generate(&mut common.rng);
         let local = local_parameters(&common.config, Role::Client, scid);
-        let session = Session::client(
-            connect.crypto,
-            connect.server_name.clone(),
-            encode(&local, &mut common),
-        )?;
+        let server = ServerId {
+            name: connect.server_name.clone(),
+            port: connect.remote.port(),
+        };
+        let crypto = match &connect.sessions {
+            Some(sessions) => with_sessions(&connect.crypto, sessions, server.port),
+            None => connect.crypto,
+        };
+        let session = Session::client(crypto, connect.server_name, encode(&local, &mut common))?;
         let now = common.now;
         let tls = Tls::new(session, &local, scid, dcid);
         let (remote, local_ip) = (connect.remote, connect.local_ip);
         let mut this = Self::new(common, Role::Client, tls, remote, local_ip, dcid, true);
         this.keys.initial = Some(Box::new(initial_keys(&dcid, Role::Client)));
         if let Some(sessions) = connect.sessions {
-            this.tls.use_token_store(TokenStore {
-                sessions,
-                server: connect.server_name,
-            });
+            this.tls.use_token_store(TokenStore { sessions, server });
         }
         this.drive_tls(now)?;
         this.start_zero_rtt();
@@ -170,7 +182,9 @@ impl Connection {
         }
         this.tls.set_peer_cid(accept.scid);
         this.keys.initial = Some(accept.initial_keys);
-        this.frames.control.new_token = accept.new_token.map(Vec::into_boxed_slice);
+        this.frames.control.new_token = Some(Box::new(accept.new_token));
+        this.frames.control.tokens = Some(accept.tokens);
+        this.network.keeps_state_across_ports = !accept.trusted;
         this.issue_cids();
         Ok(this)
     }
@@ -190,6 +204,7 @@ impl Connection {
             mut rng,
             generator,
             reset_key,
+            mtu_discovery,
         } = common;
         let mtu = MtuDiscovery::new(config.max_mtu);
         let mds = u64::from(mtu.current());
@@ -199,7 +214,7 @@ impl Connection {
         let controller = config.build_controller(mds, seed);
         let defaults = PathDefaults {
             max_mtu: config.max_mtu,
-            mtu_discovery: config.mtu_discovery,
+            mtu_discovery: mtu_discovery && config.mtu_discovery,
             mark: config.mark(controller.as_ref()),
         };
         let addresses = Addresses { remote, local_ip };
@@ -275,4 +290,16 @@ fn encode(parameters: &TransportParameters, common: &mut CommonOptions) -> Vec<u
         .then(|| [common.rng.u64(), common.rng.u64()]);
     parameters.encode(&mut out, grease);
     out
+}
+
+/// Returns `crypto` with the tickets of servers on `port` in `sessions`.
+fn with_sessions(
+    crypto: &rustls::ClientConfig,
+    sessions: &Arc<ClientSessions>,
+    port: u16,
+) -> Arc<rustls::ClientConfig> {
+    let mut crypto = crypto.clone();
+    let sessions = sessions.clone();
+    crypto.resumption = Resumption::store(Arc::new(PortSessions { sessions, port }));
+    Arc::new(crypto)
 }

@@ -1,5 +1,7 @@
 //! All timers of a connection: one `next_timeout`, one `handle_timeout`.
 
+use core::time::Duration;
+
 use super::Connection;
 use super::network::can_send;
 use super::space::SPACES;
@@ -9,6 +11,10 @@ use crate::error::ConnectionError;
 use crate::event::TraceEvent;
 use crate::wire::PacketKind;
 use crate::{Instant, Role};
+
+/// How long a handshake may take whose server's host says that the port is closed: two
+/// retransmissions (after 1 and 3 s) that a server which is just starting may answer.
+const UNREACHABLE_TIMEOUT: Duration = Duration::from_millis(3_500);
 
 impl Connection {
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next; `None` if
@@ -171,12 +177,29 @@ impl Connection {
         let began = self.network.recovery.limits().started();
         let waits_for_hello = self.role == Role::Server && self.keys.handshake.is_none();
         let hello = Some(self.config.client_hello_timeout).filter(|_| waits_for_hello);
-        [hello, Some(self.config.handshake_timeout)]
+        let closed = self.timers.port_unreachable && !self.has_heard_server();
+        let unreachable = Some(UNREACHABLE_TIMEOUT).filter(|_| closed);
+        [hello, unreachable, Some(self.config.handshake_timeout)]
             .into_iter()
             .flatten()
             .filter(|timeout| !timeout.is_zero())
             .map(|timeout| began + timeout)
             .min()
+    }
+
+    /// Returns whether a packet of the server has arrived, or a Retry.
+    fn has_heard_server(&self) -> bool {
+        self.tls.peer_cid.is_some() || self.tls.retry_scid.is_some()
+    }
+
+    /// Handles an ICMP error by which the server's host says that the port is closed. As long as
+    /// nothing arrives from the server, a client then gives up three and a half seconds after
+    /// the handshake began instead of at [`Config::handshake_timeout`](super::Config): not at once,
+    /// because the server may just be restarting, and because whoever saw the client's packet
+    /// can send such an error. Use
+    /// [`Endpoint::find_quoted`](crate::endpoint::Endpoint::find_quoted) to find the connection.
+    pub fn on_port_unreachable(&mut self) {
+        self.timers.port_unreachable |= self.is_client();
     }
 
     /// Gives up a handshake that takes too long, without CONNECTION_CLOSE: the peer has a

@@ -29,6 +29,8 @@ pub(crate) struct Timers {
     /// An ack-eliciting packet was sent since the last packet arrived: only the first
     /// restarts the idle timer (RFC 9000 §10.1).
     sent_since_received: bool,
+    /// The server's host says that its port is closed.
+    pub(super) port_unreachable: bool,
     /// Times that `handle_timeout` had nothing to do: more than a few are a defect.
     pub(crate) idle_wakeups: u64,
 }
@@ -45,6 +47,7 @@ impl Timers {
             rest: None,
             silence: SilenceTimer::default(),
             sent_since_received: false,
+            port_unreachable: false,
             idle_wakeups: 0,
         }
     }

@@ -10,7 +10,7 @@ use super::reports::Reports;
 use super::space::PacketSpaces;
 use crate::cid::ConnectionId;
 use crate::crypto::client_sessions::MAX_TOKEN_LEN;
-use crate::crypto::{ClientSessions, HandshakeSummary, Level, NewKeys, Session};
+use crate::crypto::{ClientSessions, HandshakeSummary, Level, NewKeys, ServerId, Session};
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::memory;
@@ -59,7 +59,7 @@ pub(crate) struct Tls {
 #[derive(Debug)]
 pub(crate) struct TokenStore {
     pub(crate) sessions: Arc<ClientSessions>,
-    pub(crate) server: rustls::pki_types::ServerName<'static>,
+    pub(crate) server: ServerId,
 }
 
 impl Tls {

@@ -271,7 +271,7 @@ fn make_everything_due(end: &mut Connection, now: Instant, round: usize) {
     end.issue_cids();
     if end.role() == Role::Server {
         end.frames.control.handshake_done = true;
-        end.frames.control.new_token = Some(vec![7; round].into());
+        end.frames.control.new_token = Some(Box::new(vec![7; round]));
         end.frames.control.new_token_due = true;
     }
     end.frames.control.ack_frequency_due = true;

@@ -15,7 +15,7 @@ use rustls::{
 };
 
 use super::alert::{RejectedByCheck, reason};
-use super::client_sessions::ClientSessions;
+use super::client_sessions::{ClientSessions, PortSessions};
 use super::common_settings::{CommonSettings, common_setters};
 use super::config_error::ConfigError;
 use super::identity::{Identity, certificates};
@@ -174,7 +174,11 @@ impl ClientCrypto {
                 .with_client_cert_resolver(credentials.client_certificate);
         self.common
             .finish(&mut config.alpn_protocols, &mut config.key_log)?;
-        config.resumption = Resumption::store(self.sessions);
+        // A connection with a store of its own asks by port too (`ConnectOptions::sessions`).
+        config.resumption = Resumption::store(Arc::new(PortSessions {
+            sessions: self.sessions,
+            port: 0,
+        }));
         config.enable_early_data = self.early_data;
         Ok(Arc::new(config))
     }

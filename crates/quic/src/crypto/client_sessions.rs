@@ -5,7 +5,7 @@
 
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -25,8 +25,17 @@ const TOKENS: usize = 8;
 /// so that an X25519 ClientHello fits beside it.
 pub const MAX_TOKEN_LEN: usize = 512;
 
-/// A bounded store of session tickets and address tokens by server name. When it is full, the
-/// server that was added first is evicted.
+/// A server, as a client remembers it: each port of a host may be another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServerId {
+    /// The name that its certificate is valid for.
+    pub name: ServerName<'static>,
+    /// Its UDP port.
+    pub port: u16,
+}
+
+/// A bounded store of session tickets and address tokens by server. When it is full, the server
+/// that was added first is evicted.
 ///
 /// rustls keeps the server's transport parameters inside each ticket's
 /// session; a resumed session hands them out again
@@ -39,8 +48,8 @@ pub struct ClientSessions {
 #[derive(Default)]
 struct Inner {
     /// Names come from the application, so that an unkeyed hash is safe.
-    servers: FxHashMap<ServerName<'static>, ServerEntry>,
-    order: VecDeque<ServerName<'static>>,
+    servers: FxHashMap<ServerId, ServerEntry>,
+    order: VecDeque<ServerId>,
     /// Tasks that wait for something to be stored.
     watchers: Vec<Waker>,
 }
@@ -71,7 +80,7 @@ impl Default for ClientSessions {
 }
 
 impl ClientSessions {
-    /// Creates a store for at most `max_servers` server names, with 8 tickets and 8 tokens
+    /// Creates a store for at most `max_servers` servers, with 8 tickets and 8 tokens
     /// each.
     #[must_use]
     pub fn new(max_servers: usize) -> Self {
@@ -84,11 +93,11 @@ impl ClientSessions {
     /// Keeps a token from a NEW_TOKEN frame for the next connection to `server`
     /// (RFC 9000 §8.1.3). Returns whether the token is usable: an empty one and
     /// one over 512 bytes are not kept.
-    pub fn put_token(&self, server: &ServerName<'_>, token: Vec<u8>) -> bool {
+    pub fn put_token(&self, server: &ServerId, token: Vec<u8>) -> bool {
         if token.is_empty() || token.len() > MAX_TOKEN_LEN {
             return false;
         }
-        self.remember(server.to_owned(), |memory| {
+        self.remember(server.clone(), |memory| {
             push_bounded(&mut memory.tokens, token, TOKENS);
         });
         true
@@ -96,20 +105,16 @@ impl ClientSessions {
 
     /// Takes the newest token for `server` out of the store: a token is used once, so that connections cannot be linked by it (RFC 9000 §8.1.3).
     #[must_use]
-    pub fn take_token(&self, server: &ServerName<'_>) -> Option<Vec<u8>> {
-        self.lock()
-            .servers
-            .get_mut(&server.to_owned())?
-            .tokens
-            .pop_back()
+    pub fn take_token(&self, server: &ServerId) -> Option<Vec<u8>> {
+        self.lock().servers.get_mut(server)?.tokens.pop_back()
     }
 
     /// Keeps what the application protocol needs for early data to `server`, such
     /// as the server's HTTP/3 SETTINGS (RFC 9114 §7.2.4.2). It belongs to the
     /// connections that tickets come from: where it differs from what was kept,
     /// the tickets in the store were issued under other terms and are dropped.
-    pub fn put_application_state(&self, server: &ServerName<'_>, state: Bytes) {
-        self.remember(server.to_owned(), |memory| {
+    pub fn put_application_state(&self, server: &ServerId, state: Bytes) {
+        self.remember(server.clone(), |memory| {
             let changed = memory.application.as_ref().is_some_and(|old| *old != state);
             if changed {
                 memory.tickets.clear();
@@ -120,7 +125,7 @@ impl ClientSessions {
 
     /// Returns what is stored for `server`.
     #[must_use]
-    pub fn stored(&self, server: &ServerName<'_>) -> StoredState {
+    pub fn stored(&self, server: &ServerId) -> StoredState {
         self.lock().stored(server)
     }
 
@@ -129,7 +134,7 @@ impl ClientSessions {
     /// zero servers is never ready.
     pub fn poll_stored(
         &self,
-        server: &ServerName<'_>,
+        server: &ServerId,
         cx: &Context<'_>,
         enough: impl FnOnce(&StoredState) -> bool,
     ) -> Poll<StoredState> {
@@ -145,8 +150,8 @@ impl ClientSessions {
     }
 
     /// Forgets one server.
-    pub fn forget(&self, server: &ServerName<'_>) {
-        let server = server.to_owned();
+    pub fn forget(&self, server: &ServerId) {
+        let server = server.clone();
         let mut inner = self.lock();
         inner.servers.remove(&server);
         inner.order.retain(|name| *name != server);
@@ -177,7 +182,7 @@ impl ClientSessions {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn remember(&self, server: ServerName<'static>, change: impl FnOnce(&mut ServerEntry)) {
+    fn remember(&self, server: ServerId, change: impl FnOnce(&mut ServerEntry)) {
         if self.max_servers == 0 {
             return;
         }
@@ -192,7 +197,7 @@ impl ClientSessions {
 impl Inner {
     fn remember(
         &mut self,
-        server: ServerName<'static>,
+        server: ServerId,
         max_servers: usize,
         change: impl FnOnce(&mut ServerEntry),
     ) {
@@ -208,8 +213,8 @@ impl Inner {
         change(self.servers.entry(server).or_default());
     }
 
-    fn stored(&self, server: &ServerName<'_>) -> StoredState {
-        let memory = self.servers.get(&server.to_owned());
+    fn stored(&self, server: &ServerId) -> StoredState {
+        let memory = self.servers.get(server);
         memory.map_or_else(StoredState::default, |memory| StoredState {
             tickets: memory.tickets.len(),
             tokens: memory.tokens.len(),
@@ -225,13 +230,32 @@ fn push_bounded<T>(list: &mut VecDeque<T>, item: T, bound: usize) {
     list.push_back(item);
 }
 
-impl ClientSessionStore for ClientSessions {
+/// The part of a store that belongs to servers on one port, since rustls asks by name alone.
+#[derive(Debug)]
+pub(crate) struct PortSessions {
+    pub(crate) sessions: Arc<ClientSessions>,
+    pub(crate) port: u16,
+}
+
+impl PortSessions {
+    fn server(&self, name: &ServerName<'_>) -> ServerId {
+        ServerId {
+            name: name.to_owned(),
+            port: self.port,
+        }
+    }
+}
+
+impl ClientSessionStore for PortSessions {
     fn set_kx_hint(&self, server_name: ServerName<'static>, group: NamedGroup) {
-        self.remember(server_name, |memory| memory.group = Some(group));
+        let server = self.server(&server_name);
+        self.sessions
+            .remember(server, |memory| memory.group = Some(group));
     }
 
     fn kx_hint(&self, server_name: &ServerName<'_>) -> Option<NamedGroup> {
-        self.lock().servers.get(&server_name.to_owned())?.group
+        let server = self.server(server_name);
+        self.sessions.lock().servers.get(&server)?.group
     }
 
     fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
@@ -247,7 +271,7 @@ impl ClientSessionStore for ClientSessions {
         server_name: ServerName<'static>,
         value: Tls13ClientSessionValue,
     ) {
-        self.remember(server_name, |memory| {
+        self.sessions.remember(self.server(&server_name), |memory| {
             push_bounded(&mut memory.tickets, value, TICKETS);
         });
     }
@@ -256,7 +280,9 @@ impl ClientSessionStore for ClientSessions {
         &self,
         server_name: &ServerName<'static>,
     ) -> Option<Tls13ClientSessionValue> {
-        self.lock().servers.get_mut(server_name)?.tickets.pop_back()
+        let server = self.server(server_name);
+        let mut inner = self.sessions.lock();
+        inner.servers.get_mut(&server)?.tickets.pop_back()
     }
 }
 
@@ -275,8 +301,11 @@ impl core::fmt::Debug for ClientSessions {
 mod tests {
     use super::*;
 
-    fn name(n: usize) -> ServerName<'static> {
-        ServerName::try_from(format!("server{n}.example")).unwrap()
+    fn name(n: usize) -> ServerId {
+        ServerId {
+            name: ServerName::try_from(format!("server{n}.example")).unwrap(),
+            port: 443,
+        }
     }
 
     #[test]
@@ -340,9 +369,31 @@ mod tests {
 
     #[test]
     fn key_exchange_group_of_server_is_remembered() {
+        let sessions = Arc::new(ClientSessions::default());
+        let store = |port| PortSessions {
+            sessions: sessions.clone(),
+            port,
+        };
+        let ServerId { name, port } = name(1);
+        assert_eq!(store(port).kx_hint(&name), None);
+        store(port).set_kx_hint(name.clone(), NamedGroup::X25519);
+        assert_eq!(store(port).kx_hint(&name), Some(NamedGroup::X25519));
+        assert_eq!(store(port + 1).kx_hint(&name), None);
+    }
+
+    /// A host may run another server on each of its ports.
+    #[test]
+    fn servers_on_two_ports_of_a_host_are_remembered_apart() {
         let store = ClientSessions::default();
-        assert_eq!(store.kx_hint(&name(1)), None);
-        store.set_kx_hint(name(1), NamedGroup::X25519);
-        assert_eq!(store.kx_hint(&name(1)), Some(NamedGroup::X25519));
+        let on = |port| ServerId { port, ..name(1) };
+        for (port, state) in [(443, "one"), (8443, "two")] {
+            store.put_token(&on(port), vec![port as u8]);
+            store.put_application_state(&on(port), Bytes::from_static(state.as_bytes()));
+        }
+        assert_eq!(store.stored(&on(443)).application, Some("one".into()));
+        assert_eq!(store.take_token(&on(443)), Some(vec![443_u16 as u8]));
+        assert_eq!(store.take_token(&on(443)), None);
+        store.forget(&on(443));
+        assert_eq!(store.stored(&on(8443)).tokens, 1);
     }
 }

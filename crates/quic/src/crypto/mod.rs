@@ -47,10 +47,11 @@ mod suite;
 pub(crate) mod testing;
 pub(crate) mod tls;
 pub(crate) mod token;
+mod token_issuer;
 pub(crate) mod update;
 
 pub use client_config::{ClientCrypto, Roots};
-pub use client_sessions::{ClientSessions, StoredState};
+pub use client_sessions::{ClientSessions, ServerId, StoredState};
 pub use config_error::ConfigError;
 pub use identity::Identity;
 pub use provider::{Algorithms, Group};
@@ -61,9 +62,11 @@ pub use server_sessions::ServerSessions;
 pub use suite::Suite;
 pub use token::{AddressToken, RetryToken, Token, TokenError, TokenKey, TokenKind};
 
+pub(crate) use client_sessions::PortSessions;
 pub(crate) use initial::initial_keys;
 pub(crate) use keys::{Direction, Keys, TAG_LEN};
 pub(crate) use tls::{HandshakeSummary, Level, NewKeys, Session};
+pub(crate) use token_issuer::TokenIssuer;
 pub(crate) use update::OneRttKeys;
 
 pub use rustls::pki_types::ServerName;

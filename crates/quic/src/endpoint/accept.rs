@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::admission::{AdmissionGuard, Denial, Refusal};
 use super::handshakes::PendingHandshake;
 use super::incoming::{ClientHelloPart, Incoming, OpenedInitial, hello, open};
-use super::{ConnectionHandle, DatagramEvent, Endpoint, FirstDatagram, reply};
+use super::{ConnectionHandle, DatagramEvent, Endpoint, FirstDatagram, ServerConfig, reply};
 use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::connection::{AcceptOptions, Config, Connection};
 use crate::count::Count;
-use crate::crypto::{AddressToken, RetryToken, Token};
+use crate::crypto::{RetryToken, Token, TokenIssuer};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 
@@ -264,16 +264,9 @@ impl Endpoint {
                 "this endpoint has no server settings",
             ));
         };
-        let mut new_token = Vec::with_capacity(64);
-        server.token_key.seal_address(
-            &AddressToken {
-                issued: initial.unix_now,
-                ip: initial.from.remote.ip(),
-                id: self.rng.array(),
-            },
-            &mut self.rng,
-            &mut new_token,
-        );
+        let ip = initial.from.remote.ip();
+        let tokens = token_issuer(&mut self.tokens, server, initial.unix_now, now);
+        let new_token = tokens.issue(now, ip, &mut self.rng);
         let accept = AcceptOptions {
             remote: initial.from.remote,
             local_ip: initial.from.local_ip,
@@ -282,7 +275,9 @@ impl Endpoint {
             retry_scid: initial.retry_scid,
             scid: initial.scid,
             validated: initial.validated,
-            new_token: Some(new_token),
+            trusted: self.admission.source_of(ip).is_none(),
+            tokens,
+            new_token,
             preferred_address: server.preferred_address,
             crypto: server.crypto.clone(),
         };
@@ -316,4 +311,19 @@ impl Endpoint {
         let OpenedInitial { dcid, scid, .. } = &incoming.initial;
         reply::close(dcid, scid, &error, response);
     }
+}
+
+/// Returns the issuer of tokens of `server`, made anew if the time of day was changed since.
+fn token_issuer(
+    issuer: &mut Option<Arc<TokenIssuer>>,
+    server: &ServerConfig,
+    unix_now: u64,
+    now: Instant,
+) -> Arc<TokenIssuer> {
+    let right = |issuer: &&Arc<TokenIssuer>| issuer.unix(now).abs_diff(unix_now) <= 1;
+    if let Some(issuer) = issuer.as_ref().filter(right) {
+        return issuer.clone();
+    }
+    let made = Arc::new(TokenIssuer::new(server.token_key.clone(), unix_now, now));
+    issuer.insert(made).clone()
 }

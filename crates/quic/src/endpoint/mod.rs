@@ -41,6 +41,7 @@ use crate::cid::generator::CidGenerator;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, ConnectOptions, Connection, EndpointEvent, RecvMeta};
 use crate::count::Count;
+use crate::crypto::TokenIssuer;
 use crate::error::TransportError;
 use crate::event::DropReason;
 use crate::memory;
@@ -133,6 +134,10 @@ pub struct Endpoint {
     /// `accept::MAX_REMEMBERED_REFUSALS`.
     refused: VecDeque<ConnectionId>,
     counters: EndpointCounters,
+    /// Whether connections may search for an MTU above 1,200 bytes.
+    mtu_discovery: bool,
+    /// Makes NEW_TOKEN tokens, once there was a client.
+    tokens: Option<Arc<TokenIssuer>>,
 }
 
 impl Endpoint {
@@ -172,9 +177,18 @@ impl Endpoint {
             handshakes: Handshakes::default(),
             refused: VecDeque::new(),
             counters: EndpointCounters::default(),
+            mtu_discovery: true,
+            tokens: None,
             config,
             rng,
         }
+    }
+
+    /// Makes connections that begin from now on send datagrams of 1,200 bytes, whatever
+    /// [`Config::mtu_discovery`] says: for a socket that cannot forbid fragmentation. A probe
+    /// would arrive in fragments, and its size would mean nothing (RFC 9000 §14).
+    pub fn disable_mtu_discovery(&mut self) {
+        self.mtu_discovery = false;
     }
 
     /// Returns the counters.
@@ -288,6 +302,21 @@ impl Endpoint {
         }
     }
 
+    /// Returns the connection that sent the packet with a long header whose beginning an ICMP
+    /// error quotes. Its Source Connection ID is random, so only who saw the packet can make up
+    /// such an error.
+    #[must_use]
+    pub fn find_quoted(&self, quoted: &[u8]) -> Option<ConnectionHandle> {
+        let mut quoted = wire::Reader::new(quoted);
+        let long = quoted.u8()? & wire::packet::LONG != 0;
+        let _version = quoted.u32().filter(|_| long)?;
+        let dcid_len = quoted.u8()?.into();
+        let _dcid = quoted.bytes(dcid_len)?;
+        let scid_len = quoted.u8()?.into();
+        let scid = ConnectionId::new(quoted.bytes(scid_len)?)?;
+        self.routes.get(&scid).filter(|_| !scid.is_empty())
+    }
+
     fn receive_long(
         &mut self,
         now: Instant,
@@ -373,6 +402,7 @@ impl Endpoint {
             rng: self.rng.child("connection"),
             generator: (self.config.generator)(),
             reset_key: self.config.reset_key.clone(),
+            mtu_discovery: self.mtu_discovery,
         }
     }
 

@@ -39,6 +39,7 @@ const MAX_OUTSTANDING: usize = 4;
 #[derive(Clone, Copy, Debug)]
 struct Challenge {
     data: ChallengeData,
+    sent: Instant,
     /// Sent in a datagram of full size: its answer validates the path for QUIC, and not
     /// only the address (RFC 9000 §8.2.1).
     expanded: bool,
@@ -156,10 +157,19 @@ impl PathValidation {
         }
         self.outstanding.push(Challenge {
             data,
+            sent: now,
             expanded: datagram_size >= usize::from(MIN_MTU),
         });
         self.next_challenge = now + self.pto;
         data
+    }
+
+    /// Returns the time since the challenge with this data was sent, if an answer to it still
+    /// counts.
+    #[must_use]
+    pub(crate) fn time_since(&self, now: Instant, data: ChallengeData) -> Option<Duration> {
+        let sent = self.outstanding.iter().find(|c| c.data == data)?.sent;
+        self.is_running().then(|| now - sent)
     }
 
     /// Handles a PATH_RESPONSE. It may arrive on any path (RFC 9000 §8.2.3), so call this

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use clearway_quic::connection::Event;
+use clearway_quic::connection::{ConnectOptions, Event};
 use clearway_quic::stream::{Directionality, ReadError, StreamId};
-use clearway_testing::{Setup, World, path};
+use clearway_testing::{Setup, World, path, server_id};
 
 const CLEAN: &str = "rate=100M delay=20ms queue=250";
 
@@ -121,7 +121,7 @@ fn lost_early_data_is_retransmitted() {
 fn early_data_is_resent_after_retry() {
     let mut world = acquainted(4);
     world.setup.always_retry = true;
-    let name = "localhost".try_into().expect("a name");
+    let name = server_id();
     let token = world.setup.sessions.take_token(&name);
     assert!(token.is_some(), "a token would have saved the Retry");
     world.restart_server(51);
@@ -132,4 +132,34 @@ fn early_data_is_resent_after_retry() {
     }));
     assert_eq!(read, 5000);
     assert!(world.server.endpoint.counters().retries > 0);
+}
+
+/// Another port of the same host may be another server: it gets neither ticket nor token.
+#[test]
+fn ticket_and_token_are_not_used_on_another_port() {
+    let mut world = acquainted(5);
+    let sessions = world.setup.sessions.clone();
+    let before = sessions.stored(&server_id());
+    assert!(before.tickets > 0 && before.tokens > 0, "{before:?}");
+    let begin = |world: &mut World, port| {
+        let mut remote = world.server.address;
+        remote.set_port(port);
+        let options = ConnectOptions {
+            remote,
+            local_ip: None,
+            server_name: "localhost".try_into().expect("a name"),
+            crypto: world.setup.client_crypto.clone(),
+            sessions: Some(world.setup.sessions.clone()),
+        };
+        let begun = world.client.endpoint.connect(world.now, options);
+        begun.expect("connects").1
+    };
+    let other = begin(&mut world, 8443);
+    assert!(!other.has_zero_rtt());
+    assert_eq!(sessions.stored(&server_id()), before);
+    let same = begin(&mut world, 443);
+    assert!(same.has_zero_rtt());
+    let left = sessions.stored(&server_id());
+    assert_eq!(left.tickets, before.tickets - 1);
+    assert_eq!(left.tokens, before.tokens - 1);
 }

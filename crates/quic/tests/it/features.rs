@@ -152,6 +152,27 @@ fn mtu_is_found_while_sender_always_has_data() {
     assert_eq!(stats.mtu, 1452);
 }
 
+/// RFC 9000 §14: probes mean nothing where datagrams may be fragmented.
+#[test]
+fn mtu_stays_at_minimum_on_socket_that_fragments() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 4), 4);
+    world.server.endpoint.disable_mtu_discovery();
+    let largest = Rc::new(Cell::new(0));
+    let seen = largest.clone();
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        if direction == Direction::Down {
+            seen.set(seen.get().max(packet.data.len()));
+        }
+        true
+    }));
+    world.handshake();
+    assert!(download(&mut world, 1_000_000, Duration::from_secs(30)));
+    let now = world.now;
+    assert_eq!(world.server.connection().stats(now).mtu, 1200);
+    assert_eq!(world.client.connection().stats(now).mtu, 1452);
+    assert_eq!(largest.get(), 1200);
+}
+
 #[test]
 fn keep_alive_prevents_idle_timeout() {
     let mut setup = Setup::new();

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::{Event, MigrateError};
+use clearway_quic::crypto::{Token, TokenKey};
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
-use clearway_testing::{Setup, World, download, path};
+use clearway_testing::{Setup, UNIX_ORIGIN, World, download, download_watched, path, server_id};
 
 const LINK: &str = "rate=20M delay=10ms queue=100";
 
@@ -356,4 +357,123 @@ fn rebinding_to_other_port_takes_two_rtts_without_pto() {
     let goal = read + 400_000;
     download_on_stream(&mut world, id, &mut read, goal, PATIENCE);
     assert_eq!(world.server.connection().remote_address(), new);
+}
+
+/// Bytes that a rebinding test downloads: 4 s at the link's rate.
+const MUCH: usize = 10_000_000;
+
+/// A download behind a NAT whose address changes.
+struct ReboundDownload {
+    took: Duration,
+    /// Datagrams that were sent to an address that was gone.
+    stale: u64,
+    /// The server's window before and after each change.
+    windows: Vec<(u64, u64)>,
+}
+
+/// Downloads behind a NAT whose address changes to each of `outside`, half a second apart.
+fn rebound_download(mut setup: Setup, controller: &str, outside: &[SocketAddr]) -> ReboundDownload {
+    setup.server.controller = controller.parse().expect("a controller");
+    let mut world = World::new(setup, path(LINK, 10), 10);
+    let mut nat = Nat::new(address("203.0.113.1:7000"));
+    for (n, outside) in (0..).zip(outside) {
+        nat = nat.rebind(Time((n + 2) * 500_000_000), *outside);
+    }
+    world.nat = Some(nat);
+    world.handshake();
+    let began = world.now;
+    let mut windows = Vec::new();
+    let (mut remote, mut window) = (address("203.0.113.1:7000"), 0);
+    let limit = Duration::from_secs(30);
+    let done = download_watched(&mut world, MUCH, limit, |world| {
+        let now = world.now;
+        let server = world.server.connection();
+        let before = core::mem::replace(&mut window, server.stats(now).window);
+        if server.remote_address() != remote {
+            remote = server.remote_address();
+            windows.push((before, window));
+        }
+    });
+    assert!(done, "the download did not end");
+    ReboundDownload {
+        took: world.now - began,
+        stale: world.nat.as_ref().map_or(0, Nat::stale),
+        windows,
+    }
+}
+
+fn ports(ports: impl IntoIterator<Item = u16>) -> Vec<SocketAddr> {
+    let at = |port| SocketAddr::from(([203, 0, 113, 1], port));
+    ports.into_iter().map(at).collect()
+}
+
+/// RFC 9000 §9.4: a NAT rebinding that changes the client's port alone does not reset the
+/// congestion window or the RTT. It costs what was sent to the old port, and little else.
+#[test]
+fn port_rebinding_keeps_congestion_window() {
+    for controller in ["cubic", "newreno", "bbr", "prague"] {
+        let undisturbed = rebound_download(Setup::new(), controller, &[]).took;
+        let rebound = rebound_download(Setup::new(), controller, &ports(7001..7006));
+        assert_eq!(rebound.windows.len(), 5, "{controller}");
+        for (before, after) in rebound.windows {
+            assert!(after >= before / 2, "{controller}: {before} to {after}");
+        }
+        // 1,500 bytes at 20 Mbit/s for each; five times a round trip until the new port is
+        // validated, before which hardly anything is sent there, and as long in the queue.
+        let lost = Duration::from_micros(600 * rebound.stale);
+        let most = undisturbed + lost + 5 * Duration::from_millis(20 + 20);
+        assert!(
+            rebound.took < most,
+            "{controller}: {:?}, {undisturbed:?} undisturbed, {lost:?} of datagrams lost",
+            rebound.took
+        );
+    }
+}
+
+/// The server's window before and after one change of the client's address.
+fn window_across(setup: Setup, outside: SocketAddr) -> (u64, u64) {
+    let rebound = rebound_download(setup, "cubic", &[outside]);
+    let [window] = rebound.windows[..] else {
+        panic!("{:?}", rebound.windows);
+    };
+    window
+}
+
+/// Another address is another network path.
+#[test]
+fn address_rebinding_resets_congestion_window() {
+    let (before, after) = window_across(Setup::new(), address("203.0.113.2:7000"));
+    assert!(before > 40_000 && after <= 14_720, "{before} to {after}");
+}
+
+/// Behind a balancer, every client has its address, and another port may be another network
+/// path.
+#[test]
+fn port_change_of_trusted_source_resets_congestion_window() {
+    let mut setup = Setup::new();
+    setup.limits.trusted = vec!["203.0.113.1/32".parse().expect("a network")];
+    let (before, after) = window_across(setup, address("203.0.113.1:7001"));
+    assert!(before > 40_000 && after <= 14_720, "{before} to {after}");
+}
+
+/// RFC 9000 §9.3: after it has validated the client's new address, the server sends a token for it.
+#[test]
+fn validated_migration_gets_new_token() {
+    let mut world = World::new(Setup::new(), path(LINK, 11), 11);
+    world.handshake();
+    world.run_for(Duration::from_millis(500));
+    let name = server_id();
+    let sessions = world.setup.sessions.clone();
+    assert_eq!(sessions.stored(&name).tokens, 1);
+    let to = address("10.0.7.7:5000");
+    let now = world.now;
+    let client = world.client.connection();
+    client.migrate(now, Some(to.ip())).expect("migrates");
+    world.client.address = to;
+    world.run_for(Duration::from_millis(500));
+    assert_eq!(world.server.connection().remote_address(), to);
+    assert_eq!(sessions.stored(&name).tokens, 2);
+    let newest = sessions.take_token(&name).expect("a token");
+    let opened = TokenKey::new(&[7; 32]).open(&newest, UNIX_ORIGIN + 1, to);
+    assert!(matches!(opened, Ok(Token::Address(_))), "{opened:?}");
 }

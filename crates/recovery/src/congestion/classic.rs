@@ -18,7 +18,7 @@ use super::{SlowStart, initial_window, min_window};
 
 /// A controller whose window grows by a [`WindowAdjustment`] and is reduced once per
 /// congestion event.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Classic<A: WindowAdjustment> {
     adjustment: A,
     mds: u64,
@@ -330,6 +330,10 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
         let floor = self.min_window();
         self.window = self.window.max(floor);
         self.ssthresh = self.ssthresh.map(|ssthresh| ssthresh.max(floor));
+    }
+
+    fn duplicate(&self) -> Option<Box<dyn Controller>> {
+        Some(Box::new(self.clone()))
     }
 
     fn window(&self) -> u64 {

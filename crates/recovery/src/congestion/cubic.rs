@@ -22,7 +22,7 @@ const C: (u128, u128) = (2, 5);
 const CUBIC_SECOND: u128 = 1_000_000_000_000_000_000;
 
 /// A window that follows a cubic function of the time since the last congestion event.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     pub(super) clock: GrowthClock,
     pub(super) state: CubicState,

@@ -10,7 +10,7 @@ use super::min_window;
 
 /// A controller whose window is always the same. Not for shared networks: it does not
 /// respond to congestion at all.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FixedWindow {
     window: u64,
     mds: u64,
@@ -46,6 +46,10 @@ impl Controller for FixedWindow {
 
     fn on_mds(&mut self, mds: u64) {
         self.mds = mds;
+    }
+
+    fn duplicate(&self) -> Option<Box<dyn Controller>> {
+        Some(Box::new(self.clone()))
     }
 
     fn window(&self) -> u64 {

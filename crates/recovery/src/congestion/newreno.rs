@@ -7,7 +7,7 @@ use super::carry::Carry;
 use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
 
 /// Halves the window on congestion, and adds a datagram per acknowledged window.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
     carry: Carry,
 }

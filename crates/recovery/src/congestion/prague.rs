@@ -39,7 +39,7 @@ const ONE: u64 = 1 << 24;
 const GAIN_SHIFT: u32 = 4;
 
 /// A controller that reduces its window by the share of marked packets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Prague {
     classic: Classic<Additive>,
     mds: u64,
@@ -221,6 +221,10 @@ impl Controller for Prague {
         self.classic.on_mds(mds);
     }
 
+    fn duplicate(&self) -> Option<Box<dyn Controller>> {
+        Some(Box::new(self.clone()))
+    }
+
     fn window(&self) -> u64 {
         self.classic.window()
     }
@@ -276,7 +280,7 @@ impl Controller for Prague {
 }
 
 /// Additive increase, and the response to loss.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Additive {
     carry: Carry,
     /// Whether marks were seen: a shallow queue is shared, so growth is scaled.

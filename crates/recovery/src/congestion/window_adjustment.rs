@@ -42,7 +42,7 @@ pub(super) fn after_loss(window: u64) -> u64 {
 
 /// How the window of a [`Classic`](super::classic::Classic) controller is reduced and
 /// grows.
-pub(super) trait WindowAdjustment: Debug + Send {
+pub(super) trait WindowAdjustment: Clone + Debug + Send + 'static {
     /// The state that an undo restores.
     type Saved: Copy + Debug + Send;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clearway_quic::connection::Config;
-use clearway_quic::crypto::{ClientSessions, ServerName};
+use clearway_quic::crypto::{ClientSessions, ServerId, ServerName};
 
 use super::initial::{CID, connection_ids, hello_pieces, initial};
 use super::sockets::{Sockets, Traffic};
@@ -170,7 +170,8 @@ impl Replays {
         let Ok(name) = ServerName::try_from("localhost") else {
             return;
         };
-        if self.sessions.stored(&name).tickets > 0 {
+        let port = self.server.port();
+        if self.sessions.stored(&ServerId { name, port }).tickets > 0 {
             let flight = self.swarm.first_flight(&http3::get("/small"));
             self.flights.push(flight);
         } else if let Some(handle) = self.swarm.next_ready() {

@@ -250,7 +250,7 @@ fn forged_initial_is_discarded_or_ends_the_download_with_a_printable_error() {
         (
             "CRYPTO data that is no TLS",
             sealed([&[0x06, 0, 0x08][..], &[0x1b; 8]].concat()),
-            Error("closed by us: CRYPTO_ERROR (TLS alert 50)"),
+            Error("closed by us: CRYPTO_ERROR (TLS alert 50: decode_error)"),
         ),
         (
             "CRYPTO data far ahead",

@@ -41,6 +41,7 @@
 pub(crate) mod path;
 mod transitions;
 
+use core::time::Duration;
 use std::net::SocketAddr;
 
 use smallvec::SmallVec;
@@ -78,6 +79,13 @@ pub enum Effect {
         id: PathId,
         /// The peer's address on it.
         remote: SocketAddr,
+    },
+    /// A challenge was answered after this time.
+    Answered {
+        /// The path of the challenge.
+        id: PathId,
+        /// The time since it was sent.
+        after: Duration,
     },
     /// A path was validated in full size.
     Validated {

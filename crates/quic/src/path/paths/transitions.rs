@@ -116,6 +116,10 @@ impl Paths {
     /// of its challenge (RFC 9000 §8.2.3).
     pub fn on_response(&mut self, now: Instant, pto: Duration, data: ChallengeData) -> Effects {
         let mut effects = Effects::new();
+        let time_since = |path: &Path| Some((path.id, path.validation.time_since(now, data)?));
+        if let Some((id, after)) = self.iter().find_map(time_since) {
+            effects.push(Effect::Answered { id, after });
+        }
         if let Some(proof) = self.active.on_response(now, data) {
             match proof {
                 Proof::Path => self.on_active_validated(now, pto, &mut effects),

@@ -231,3 +231,82 @@ fn handshakes_without_load_have_a_minute() {
     assert_eq!(world.server.endpoint.handshakes(), 30);
     assert_eq!(world.server.endpoint.counters().overdue, 0);
 }
+
+/// A client whose first flight has left, and those datagrams.
+fn waiting_client() -> (World, Vec<Packet>) {
+    let mut world = metered_world(Setup::new(), LINK, Role::Client);
+    let flight = first_flight(&mut world);
+    (world, flight)
+}
+
+/// Tells the client what an ICMP error that quotes `datagram` says.
+fn report_closed_port(world: &mut World, datagram: &[u8]) {
+    let quoted = &datagram[..64];
+    let sender = world.client.endpoint.find_quoted(quoted);
+    let sender = sender.expect("the client's own packet");
+    let client = world.client.connections.get_mut(&sender);
+    client.expect("it is open").on_port_unreachable();
+}
+
+/// Nobody answers, and the server's host says that nobody will. The client tries a little longer.
+#[test]
+fn closed_port_shortens_wait_for_silent_server() {
+    let (mut world, flight) = waiting_client();
+    world.filter = Some(Box::new(|_, _| false));
+    report_closed_port(&mut world, &flight[0].data);
+    world.run_for(Duration::from_millis(3_400));
+    assert_eq!(world.client.connection().error(), None);
+    world.run_for(Duration::from_millis(200));
+    let error = world.client.connection().error();
+    assert_eq!(error, Some(&ConnectionError::HandshakeTimeout));
+}
+
+/// Whoever saw the client's first packet can send such an error. Any answer of the server shows that
+/// it is wrong, before or after it.
+#[test]
+fn closed_port_is_ignored_once_the_server_has_answered() {
+    for before in [true, false] {
+        let (mut world, flight) = waiting_client();
+        let quoted = flight[0].data.clone();
+        if before {
+            report_closed_port(&mut world, &quoted);
+        }
+        for packet in flight {
+            world.deliver(Direction::Up, packet);
+        }
+        // One datagram of the server arrives, and for a while no other.
+        let mut arrived = 0;
+        world.filter = Some(Box::new(move |direction, _| {
+            arrived += usize::from(direction == Direction::Down);
+            direction == Direction::Down && arrived == 1
+        }));
+        world.run_for(Duration::from_secs(1));
+        if !before {
+            report_closed_port(&mut world, &quoted);
+        }
+        world.run_for(Duration::from_secs(9));
+        assert_eq!(world.client.connection().error(), None);
+        assert!(world.client.connection().is_handshaking());
+    }
+}
+
+#[test]
+fn quote_of_another_packet_finds_no_connection() {
+    let (world, flight) = waiting_client();
+    let find = |quoted: &[u8]| world.client.endpoint.find_quoted(quoted);
+    let quoted = &flight[0].data[..64];
+    assert!(find(quoted).is_some());
+    // First byte, version, Destination Connection ID; then the Source Connection ID.
+    let source = 1 + 4 + 1 + 8;
+    for len in 0..source + 9 {
+        assert_eq!(find(&quoted[..len]), None, "{len} bytes");
+    }
+    for at in source..source + 9 {
+        let mut other = quoted.to_vec();
+        other[at] ^= 1;
+        assert_eq!(find(&other), None, "byte {at}");
+    }
+    // Anybody can make up a short header and an empty connection ID.
+    assert_eq!(find(&[0x40; 64]), None);
+    assert_eq!(find(&[0xc0, 0, 0, 0, 1, 0, 0]), None);
+}

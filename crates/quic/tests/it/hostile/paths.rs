@@ -290,3 +290,46 @@ fn garbage_to_other_local_address_does_not_migrate_client() {
     }));
     assert!(download(&mut world, 100_000, Duration::from_secs(2)));
 }
+
+/// The PATH_CHALLENGE frames that a connection sends.
+#[derive(Clone, Debug, Default)]
+struct Challenges(Arc<Mutex<Vec<[u8; 8]>>>);
+
+impl Observer for Challenges {
+    fn on_event(&mut self, _: Instant, event: &TraceEvent<'_>) {
+        if let TraceEvent::PacketSent { payload, .. } = *event {
+            for frame in Frames::new(payload).map_while(Result::ok) {
+                if let Frame::PathChallenge(data) = frame {
+                    self.0.lock().expect("one thread").push(data);
+                }
+            }
+        }
+    }
+}
+
+/// RFC 9002 §6.2.2: the time until a challenge is answered is the initial RTT of its path, instead of
+/// 333 ms, and no sample.
+#[test]
+fn answered_challenge_sets_initial_rtt_of_its_path() {
+    let mut pair = HostilePair::new(Role::Client);
+    let (other, sent) = (address("10.9.9.9:9"), Challenges::default());
+    pair.victim().set_observer(Box::new(sent.clone()));
+    pair.cut_off(other);
+    pair.say_from(other, &challenge(1));
+    pair.world.flush();
+    let data = sent.0.lock().expect("one thread").pop().expect("it asks");
+    let rtt = |pair: &mut HostilePair| {
+        let now = pair.world.now;
+        let mut paths = pair.victim().path_stats(now);
+        let path = paths.find(|path| path.remote == other).expect("a path");
+        (path.smoothed_rtt, path.min_rtt)
+    };
+    let initial = Duration::from_millis(333);
+    assert_eq!(rtt(&mut pair), (initial, None));
+    pair.world.run_for(Duration::from_millis(45));
+    // Without an ACK, which would be a sample.
+    pair.say_from(other, &bytes(&Frame::PathResponse([9; 8])));
+    assert_eq!(rtt(&mut pair), (initial, None), "the answer to another");
+    pair.say_from(other, &bytes(&Frame::PathResponse(data)));
+    assert_eq!(rtt(&mut pair), (Duration::from_millis(45), None));
+}

@@ -19,8 +19,7 @@ use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
 use crate::hostile::initials::{cid, crypto, initial};
 use crate::hostile::pair::{HostilePair, LINK, bytes, first_flight, metered_world, sent_now};
-use clearway_testing::identity;
-use clearway_testing::{Setup, UNIX_ORIGIN, World};
+use clearway_testing::{Setup, UNIX_ORIGIN, World, identity, server_id};
 
 /// Largest UDP payload there is.
 const MAX_DATAGRAM: usize = 65_527;
@@ -304,7 +303,7 @@ fn new_token_too_large_for_initial_is_not_remembered() {
     for token_len in around.chain([1, 1000, 1100, 1170, 1200, 16_383, 16_384, 60_000]) {
         let mut pair = HostilePair::with(Role::Server, |setup| setup.cid_len = 20);
         let sessions = pair.world.setup.sessions.clone();
-        let name = "localhost".try_into().expect("a name");
+        let name = server_id();
         while sessions.take_token(&name).is_some() {}
         let token = vec![0xa5; token_len];
         pair.say(&bytes(&Frame::NewToken(&token)));
@@ -337,7 +336,7 @@ fn token_put_by_application_obeys_the_same_limit() {
     for (token_len, usable) in [(NEW_TOKEN_LIMIT, true), (NEW_TOKEN_LIMIT + 1, false)] {
         let mut setup = Setup::new();
         setup.cid_len = 20;
-        let name = "localhost".try_into().expect("a name");
+        let name = server_id();
         let kept = setup.sessions.put_token(&name, vec![0xa5; token_len]);
         assert_eq!(kept, usable);
         let mut world = metered_world(setup, LINK, Role::Client);

@@ -14,7 +14,7 @@ use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
 
 use crate::hostile::pair::{LINK, metered_world};
-use clearway_testing::{Setup, UNIX_ORIGIN, World};
+use clearway_testing::{Setup, UNIX_ORIGIN, World, server_id};
 
 type CapturedDatagrams = Arc<Mutex<Vec<Packet>>>;
 
@@ -29,10 +29,6 @@ fn record(world: &mut World, pass: bool) -> CapturedDatagrams {
         pass
     }));
     caught
-}
-
-fn server_name() -> rustls::pki_types::ServerName<'static> {
-    "localhost".try_into().expect("a name")
 }
 
 /// A connection that ends, having left a ticket and a token.
@@ -141,7 +137,7 @@ fn expired_retry_token_is_invalid_token() {
 fn forged_token_is_treated_as_absent() {
     let mut setup = Setup::new();
     setup.always_retry = true;
-    setup.sessions.put_token(&server_name(), vec![0x4e; 70]);
+    setup.sessions.put_token(&server_id(), vec![0x4e; 70]);
     let mut world = metered_world(setup, LINK, Role::Server);
     world.handshake();
     assert!(
@@ -171,8 +167,8 @@ fn is_asked(token: &[u8], times: u64) -> bool {
     let mut before = 0;
     for _ in 0..times {
         before = world.server.endpoint.counters().retries;
-        let _ = sessions.take_token(&server_name());
-        sessions.put_token(&server_name(), token.to_vec());
+        let _ = sessions.take_token(&server_id());
+        sessions.put_token(&server_id(), token.to_vec());
         world.client.connections.clear();
         world.server.connections.clear();
         world.handshake();
@@ -214,7 +210,7 @@ fn retry_token_for_other_cid_is_invalid_token() {
     let mut sealed = Vec::new();
     let mut rng = Rng::from_seed([5; 32]);
     TokenKey::new(&[7; 32]).seal_retry(&token, &mut rng, &mut sealed);
-    sessions.put_token(&server_name(), sealed);
+    sessions.put_token(&server_id(), sealed);
     world.connect();
     world.run_for(Duration::from_millis(100));
     assert_eq!(world.server.endpoint.counters().accepted, 0);

@@ -93,7 +93,7 @@ use undo::Undo;
 const INFINITE: u64 = u64::MAX;
 
 /// BBRv3.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Bbr {
     rng: Rng,
     mds: u64,
@@ -316,6 +316,10 @@ impl Controller for Bbr {
 
     fn marks_app_limited(&self) -> bool {
         self.phase == Phase::ProbeRtt
+    }
+
+    fn duplicate(&self) -> Option<Box<dyn Controller>> {
+        Some(Box::new(self.clone()))
     }
 
     fn window(&self) -> u64 {

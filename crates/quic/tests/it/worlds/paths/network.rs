@@ -239,6 +239,9 @@ impl Network {
                     assert!(self.accounts.insert(id, account).is_none());
                     let _ = self.cids.assign(id);
                 }
+                Effect::Answered { id, .. } => {
+                    assert!(self.recovery.contains(&id), "{id:?} is unknown");
+                }
                 Effect::Validated { id, .. } => {
                     assert!(self.account(id).proven, "{id:?} answered no challenge");
                 }
