@@ -5,7 +5,7 @@ mod on_lost;
 mod shared;
 mod state;
 mod terminated;
-mod wakeups;
+pub(crate) mod wakeups;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) use self::shared::Stage;
 pub use self::shared::Stage;
 pub(crate) use self::shared::{ConnectionRef, ConnectionShared};
 use self::state::Accepted;
-pub(crate) use self::state::{EventSlice, SendEnd, State};
+pub(crate) use self::state::{Activity, EventSlice, SendEnd, State};
 use self::wakeups::available;
 pub(crate) use self::wakeups::{Signal, Wakeups};
 use crate::error::SendDatagramError;
@@ -224,7 +224,7 @@ impl Connection {
             let all = &mut EventSlice::unlimited();
             state.dispatch(&self.shared.link, now, &mut wakeups, all);
         });
-        wakeups.fire(&self.shared);
+        self.shared.wake(&mut wakeups);
         self.shared.mark_dirty();
     }
 

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use tokio::sync::Notify;
 
-use super::Signal;
+use super::wakeups::Signal;
 
 /// A notifier for each signal that a task has waited for. Those are few, and connections are
 /// many, so this is a linked list to which notifiers are only added.

@@ -254,7 +254,7 @@ impl ConnectionShared {
         drop(slot);
         let _ = catch(|| drop(old));
         self.set_charged(0);
-        wakeups.fire(self);
+        self.wake(&mut wakeups);
         self.mark_dirty();
         Some(peer)
     }
@@ -333,10 +333,12 @@ impl ConnectionShared {
         }
     }
 
-    /// Logs that a waker panicked. It belongs to the application: its task is not woken, and the
-    /// connection goes on.
-    pub(super) fn on_waker_panic(&self, panic: &CaughtPanic) {
-        tracing::error!(connection = self.handle.0, %panic, "a waker of the application panicked");
+    /// Wakes the tasks that have to be woken. A waker that panics belongs to the application: its
+    /// task is not woken, and the connection goes on.
+    pub(crate) fn wake(&self, wakeups: &mut Wakeups) {
+        wakeups.fire(&self.notifiers, |panic| {
+            tracing::error!(connection = self.handle.0, %panic, "a waker of the application panicked");
+        });
     }
 
     /// Queues the connection for a turn of its shard, once however often this is called.
@@ -366,7 +368,7 @@ impl ConnectionShared {
             state.settle_http(now, &mut wakeups);
             (result, true)
         });
-        wakeups.fire(self);
+        self.wake(&mut wakeups);
         result
     }
 

@@ -10,11 +10,11 @@ use clearway_quic::{Instant, Role};
 use rustc_hash::FxHashMap;
 
 use super::wakeups::{Signal, Wakeups, available};
-use crate::endpoint::BufferLimit;
+use crate::endpoint::budget::BufferLimit;
 use crate::http::layer::{HttpLayer, HttpView};
 use crate::http::requests::ArrivedRequest;
 use crate::log_limit;
-use crate::shard::{Activity, ShardLink};
+use crate::shard::ShardLink;
 use crate::slice::slice_of;
 
 /// The minimum charged for a connection, in bytes: an idle one holds 8.2 KiB, or 11.2 KiB over
@@ -98,6 +98,17 @@ impl EventSlice {
             *left = left.saturating_sub(1);
         }
     }
+}
+
+/// What a connection was doing when it last had a turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Activity {
+    /// When it last transferred data.
+    pub(crate) last: Instant,
+    /// Bytes of stream data transferred in both directions.
+    pub(crate) moved: u64,
+    /// A request or a stream is open, or the handshake is incomplete.
+    pub(crate) busy: bool,
 }
 
 /// The state of a connection, under its lock.

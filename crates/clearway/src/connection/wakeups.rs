@@ -4,8 +4,8 @@ use std::task::Waker;
 
 use clearway_quic::stream::Directionality;
 
-use super::ConnectionShared;
-use crate::panic::catch;
+use super::notifiers::Notifiers;
+use crate::panic::{CaughtPanic, catch};
 
 /// An event that any number of tasks may wait for. A task that is woken tries again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Wakeups {
     }
 
     /// Wakes the first waiter. A waiter that succeeds wakes the next with
-    /// [`ConnectionShared::pass_on`], so that not all are woken for one place.
+    /// `ConnectionShared::pass_on`, so that not all are woken for one place.
     pub(crate) fn raise_for_one(&mut self, signal: Signal) {
         self.raise_for(signal, 1);
     }
@@ -94,15 +94,16 @@ impl Wakeups {
         self.wakers.append(wakers);
     }
 
-    /// Wakes all of them, and is empty afterwards. Wakers belong to the application: one that
-    /// panics does not stop the others.
-    pub(crate) fn fire(&mut self, shared: &ConnectionShared) {
+    /// Wakes all of them, and is empty afterwards: the tasks that wait for a signal in
+    /// `notifiers`, and wakers. Wakers belong to the application: one that panics does not stop
+    /// the others, and is passed to `on_panic`.
+    pub(super) fn fire(&mut self, notifiers: &Notifiers, on_panic: impl Fn(&CaughtPanic)) {
         let signals = std::mem::take(&mut self.signals);
         let waiters = std::mem::take(&mut self.waiters);
         if signals == 0 && waiters == [0; SIGNALS] && self.wakers.is_empty() {
             return;
         }
-        for (signal, notifier) in shared.notifiers.iter() {
+        for (signal, notifier) in notifiers.iter() {
             let waiters = waiters.get(signal as usize).copied().unwrap_or(0);
             let notified = catch(|| {
                 if signals & signal.bit() == 0 {
@@ -112,7 +113,7 @@ impl Wakeups {
                 }
             });
             if let Err(panic) = notified {
-                shared.on_waker_panic(&panic);
+                on_panic(&panic);
             }
         }
         // In the order in which they were added.
@@ -122,7 +123,7 @@ impl Wakeups {
                 waker.wake();
             }
         }) {
-            shared.on_waker_panic(&panic);
+            on_panic(&panic);
         }
     }
 }

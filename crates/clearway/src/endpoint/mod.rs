@@ -1,6 +1,6 @@
 //! Endpoints: binding, connecting, accepting, closing.
 
-mod budget;
+pub(crate) mod budget;
 mod builder;
 mod connecting;
 mod happy_eyeballs;

@@ -16,7 +16,7 @@ use clearway_quic::stream::StreamId;
 use super::early::RememberedSettings;
 use super::requests::{ArrivedRequest, ExchangeFailure, ExchangeState, Requests};
 pub(crate) use super::view::HttpView;
-use crate::connection::{Signal, Wakeups};
+use crate::connection::wakeups::{Signal, Wakeups};
 
 /// HTTP/3's state of one connection, and the tasks that wait for it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use clearway_http3 as h3;
@@ -11,7 +11,7 @@ use clearway_quic::connection as quic;
 use clearway_quic::stream::StreamId;
 
 use super::error::Error;
-use super::view::HttpView;
+use super::view::{HttpView, store};
 use crate::connection::{ConnectionRef, OnLost};
 
 /// One exchange. The connection forgets its state when the last clone is dropped.
@@ -249,13 +249,5 @@ impl WeakRequestStream {
     /// Returns the exchange, or `None` if no other handle of it is left.
     pub(super) fn upgrade(&self) -> Option<RequestStream> {
         self.0.upgrade().map(RequestStream)
-    }
-}
-
-/// Stores a waker, without a clone if it would wake the same task.
-pub(super) fn store(slot: &mut Option<Waker>, waker: &Waker) {
-    match slot {
-        Some(old) => old.clone_from(waker),
-        None => *slot = Some(waker.clone()),
     }
 }

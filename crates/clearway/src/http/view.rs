@@ -8,7 +8,6 @@ use clearway_quic::stream::{Directionality, StreamId};
 
 use super::error::Error;
 use super::layer::HttpLayer;
-use super::request_stream::store;
 use super::requests::ExchangeState;
 
 /// The HTTP layer together with the transport below it. What concerns one exchange is in
@@ -114,5 +113,13 @@ impl HttpView<'_> {
     /// still answers.
     pub(crate) fn shutdown(&mut self) {
         self.layer.h3.shutdown(self.quic);
+    }
+}
+
+/// Stores a waker, without a clone if it would wake the same task.
+pub(super) fn store(slot: &mut Option<Waker>, waker: &Waker) {
+    match slot {
+        Some(old) => old.clone_from(waker),
+        None => *slot = Some(waker.clone()),
     }
 }

@@ -12,12 +12,12 @@ use rustc_hash::FxHashMap;
 use super::AsyncSocket;
 use super::backlog::Backlog;
 use super::deadlines::{DeadlineSlot, Deadlines};
-use super::eviction::{Activity, EvictionState};
+use super::eviction::EvictionState;
 use super::link::{CloseAll, ShardLink};
 use super::pending_clients::PendingClients;
 use super::scheduler::{Scheduler, TimeAccount};
 use super::transmitter::Transmitter;
-use crate::connection::{ConnectionShared, Stage, State, Wakeups};
+use crate::connection::{Activity, ConnectionShared, Stage, State, Wakeups};
 use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::catch;
@@ -266,7 +266,7 @@ impl Connections {
             let _ = entry.shared.with_state(Stage::Call, |state| {
                 state.fail(ConnectionError::Transport(error.clone()), &mut self.wakeups);
             });
-            self.wakeups.fire(&entry.shared);
+            entry.shared.wake(&mut self.wakeups);
             let _ = catch(|| drop(entry));
             self.endpoint_shared.connection_count.remove();
         }

@@ -11,6 +11,7 @@ use clearway_quic::{Instant, Role};
 
 use super::connections::{Connections, Entry};
 use super::link::count;
+use crate::connection::Activity;
 use crate::endpoint::BufferLimit;
 
 /// Most places that are kept free for new clients.
@@ -79,17 +80,6 @@ pub(super) struct EvictionState {
     idle_search_after: Instant,
     /// The time of the next search for memory.
     memory_search_after: Instant,
-}
-
-/// What a connection was doing when it last had a turn.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Activity {
-    /// When it last transferred data.
-    pub(crate) last: Instant,
-    /// Bytes of stream data transferred in both directions.
-    pub(crate) moved: u64,
-    /// A request or a stream is open, or the handshake is incomplete.
-    pub(crate) busy: bool,
 }
 
 impl Connections {

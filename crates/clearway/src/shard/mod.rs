@@ -52,7 +52,6 @@ pub(crate) use self::clock::Clock;
 pub(crate) use self::connection_count::ConnectionCount;
 pub(crate) use self::connections::Position;
 pub(crate) use self::driver::Driver;
-pub(crate) use self::eviction::Activity;
 #[cfg(feature = "testing")]
 pub use self::link::Fault;
 pub use self::link::ShardCounters;

@@ -11,12 +11,11 @@ use clearway_quic::endpoint::ConnectionHandle;
 
 use super::SocketFd;
 use super::connections::Connections;
-use super::eviction::Activity;
 use super::link::count;
 use super::scheduler::{Due, QUANTUM};
 use super::strays::QueuedDatagram;
 use super::transmitter::{SendOutcome, send_datagram};
-use crate::connection::{ConnectionRef, ConnectionShared, EventSlice, Stage, State};
+use crate::connection::{Activity, ConnectionRef, ConnectionShared, EventSlice, Stage, State};
 use crate::panic::catch;
 
 /// Trains that one connection may send in a turn.
@@ -208,7 +207,7 @@ impl Connections {
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
             let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, slice, now));
-            self.wakeups.fire(shared);
+            shared.wake(&mut self.wakeups);
             match step {
                 Ok(Step::Send(train)) => {
                     // Outside of the lock, because the system call takes long.
