@@ -142,7 +142,7 @@ pub struct Status {
 }
 
 /// The backends as they were configured.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Registry {
     backends: Vec<(BackendId, BackendSettings)>,
     quic_lb: Vec<Config>,
@@ -234,11 +234,7 @@ impl Balancer {
     /// # Errors
     /// If the address is in use, or the backends cannot be told apart.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
-        let mut registry = Registry {
-            backends: Vec::new(),
-            quic_lb: Vec::new(),
-            next: 0,
-        };
+        let mut registry = Registry::default();
         registry.configure(settings.backends.clone(), settings.quic_lb.clone());
         let plan = Arc::new(registry.plan(|_| true)?);
         let prober = settings.health.map(Prober::new).transpose()?;
@@ -303,6 +299,17 @@ impl Balancer {
         self.threads
             .push(thread.spawn(move || run_probes(&shared))?);
         Ok(())
+    }
+
+    /// Checks what [`start`](Self::start) and [`reconfigure`](Self::reconfigure) check about
+    /// backends and QUIC-LB configurations.
+    ///
+    /// # Errors
+    /// If they cannot be told apart.
+    pub fn check(settings: &Settings) -> Result<(), PlanError> {
+        let mut registry = Registry::default();
+        registry.configure(settings.backends.clone(), settings.quic_lb.clone());
+        registry.plan(|_| true).map(drop)
     }
 
     /// Returns the address that clients send to.

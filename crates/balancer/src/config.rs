@@ -45,10 +45,14 @@ const MAX_SOURCES: usize = 65_536;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It is not TOML, or has an unknown key or a value of the wrong type. The message has the
-    /// line.
-    #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    /// It is not TOML, or has an unknown key or a value of the wrong type.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+        /// What was expected and what was found.
+        message: String,
+    },
     /// A value is out of range, or contradicts another.
     #[error("{place}: {message}")]
     Value {
@@ -227,7 +231,14 @@ impl File {
     /// # Errors
     /// [`FileError::Syntax`], with the line.
     pub fn parse(text: &str) -> Result<Self, FileError> {
-        Ok(toml::from_str(text)?)
+        toml::from_str(text).map_err(|error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let before = text.bytes().take(start);
+            FileError::Syntax {
+                line: before.filter(|byte| *byte == b'\n').count() + 1,
+                message: error.message().trim_end().to_owned(),
+            }
+        })
     }
 
     /// Returns the settings of a balancer. `listen` takes the place of the file's address.

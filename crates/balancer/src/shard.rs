@@ -86,6 +86,8 @@ pub(crate) struct Shard {
     options: Options,
     started: Instant,
     generation: u64,
+    /// An upstream socket could not be opened, which has been said.
+    lacks_port: bool,
 }
 
 impl Shard {
@@ -116,6 +118,7 @@ impl Shard {
             options,
             started: Instant::now(),
             generation: 0,
+            lacks_port: false,
         })
     }
 
@@ -141,9 +144,11 @@ impl Shard {
             }
             let now = self.started.elapsed();
             for event in events.drain(..) {
-                match event.data.u64() {
-                    SERVICE => self.receive_from_clients(now)?,
-                    number => self.receive_from_backends(now, number as usize)?,
+                let (data, flags) = (event.data, event.flags);
+                let failed = flags.contains(epoll::EventFlags::ERR);
+                match data.u64() {
+                    SERVICE => self.receive_from_clients(now, failed)?,
+                    number => self.receive_from_backends(now, number as usize, failed)?,
                 }
             }
             self.engine.flows.expire(now, 64);
@@ -163,8 +168,11 @@ impl Shard {
         report.clone_from(counts);
     }
 
-    fn receive_from_clients(&mut self, now: Duration) -> io::Result<()> {
-        discard_errors(&self.service)?;
+    /// `failed` says that the socket has ICMP errors waiting.
+    fn receive_from_clients(&mut self, now: Duration, failed: bool) -> io::Result<()> {
+        if failed {
+            discard_errors(&self.service)?;
+        }
         for _ in 0..ROUNDS {
             if !receive(&self.service, &mut self.service_batch)? {
                 break;
@@ -176,10 +184,16 @@ impl Shard {
             }
             let needed = outgoing.iter().map(|out| out.upstream.socket).max();
             while needed.is_some_and(|needed| needed as usize >= self.ports.len()) {
-                let port = open_port(self.engine.router.plan(), &self.options)?;
-                let data = epoll::EventData::new_u64(self.ports.len() as u64);
-                epoll::add(&self.epoll, &port, data, epoll::EventFlags::IN)?;
-                self.ports.push(port);
+                let plan = self.engine.router.plan();
+                if let Err(error) = add_port(&mut self.ports, &self.epoll, plan, &self.options) {
+                    // Datagrams for it are counted as dropped, and the next ones try again.
+                    if !self.lacks_port {
+                        tracing::warn!(%error, "cannot open another upstream socket");
+                    }
+                    self.lacks_port = true;
+                    break;
+                }
+                self.lacks_port = false;
             }
             self.engine.send_up(&self.ports, outgoing);
             if !full {
@@ -189,11 +203,18 @@ impl Shard {
         Ok(())
     }
 
-    fn receive_from_backends(&mut self, now: Duration, number: usize) -> io::Result<()> {
+    fn receive_from_backends(
+        &mut self,
+        now: Duration,
+        number: usize,
+        failed: bool,
+    ) -> io::Result<()> {
         let Some(port) = self.ports.get(number) else {
             return Ok(());
         };
-        discard_errors(port)?;
+        if failed {
+            discard_errors(port)?;
+        }
         for _ in 0..ROUNDS {
             if !receive(port, &mut self.port_batch)? {
                 break;
@@ -236,6 +257,20 @@ fn discard_errors(socket: &Socket) -> io::Result<()> {
             break;
         }
     }
+    Ok(())
+}
+
+/// Opens another upstream socket, and waits for its datagrams as well.
+fn add_port(
+    ports: &mut Vec<Socket>,
+    epoll: &OwnedFd,
+    plan: &Plan,
+    options: &Options,
+) -> io::Result<()> {
+    let port = open_port(plan, options)?;
+    let data = epoll::EventData::new_u64(ports.len() as u64);
+    epoll::add(epoll, &port, data, epoll::EventFlags::IN)?;
+    ports.push(port);
     Ok(())
 }
 
