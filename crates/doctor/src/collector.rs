@@ -44,14 +44,18 @@ pub fn sample(source: &mut impl Source, at: Duration, depth: Depth) -> Result<Sa
 }
 
 /// Looks once more at the sockets that have something in their queues.
-pub fn look(source: &mut impl Source, at: Duration) -> Look {
+/// When is for the caller to say.
+pub fn look(source: &mut impl Source) -> Look {
     let mut sockets = Vec::new();
     for place in [Place::SocketsV4, Place::SocketsV6] {
         let bytes = source.read(place).unwrap_or_default();
         sockets.extend(sock_diag::parse(&bytes).unwrap_or_default());
     }
     sockets.retain(|socket| socket.queue > 0);
-    Look { at, sockets }
+    Look {
+        at: Duration::ZERO,
+        sockets,
+    }
 }
 
 struct Reader<'a, S> {

@@ -85,6 +85,9 @@ pub enum Cause {
     Saturated,
     /// It would, but other programs have the processors.
     Starved,
+    /// The process takes all of one core that it can get, in turns on several threads: a runtime moves
+    /// one task between them.
+    Moving,
     /// It is stopped, by a signal or a debugger.
     Stopped,
     /// It waits for something else than this socket, most of the time.
@@ -104,6 +107,8 @@ pub struct BusyThread {
     pub share: f64,
     /// Share of the time that it was ready and had no processor. `None` if the kernel does not say.
     pub waiting_share: Option<f64>,
+    /// Share of one core that all threads of the process had together: more than 1 on several cores.
+    pub process_share: f64,
     /// What keeps it.
     pub cause: Cause,
 }
@@ -136,6 +141,8 @@ pub struct ProcessName {
 const SATURATED: f64 = 0.85;
 /// A thread that waits for a processor for this share of the time lacks one.
 const STARVED: f64 = 0.25;
+/// A process whose threads together take no more than this takes one core, in turns.
+const ONE_CORE: f64 = 1.15;
 /// Up to this share of one core a thread mostly waits.
 const IDLE: f64 = 0.5;
 
@@ -161,20 +168,29 @@ fn busiest(owner: &Owner<'_>) -> Option<BusyThread> {
     let seconds = owner.span.as_secs_f64();
     owner.before.filter(|_| seconds > 0.0)?;
     let share = |time: Duration| time.as_secs_f64() / seconds;
-    let threads = owner.threads().map(|(thread, before)| {
-        let run = share(grown(thread.run, before.map(|t| t.run)));
-        let wait = thread
-            .wait
-            .map(|wait| share(grown(wait, before.and_then(|t| t.wait))));
-        (thread, run, wait)
-    });
+    let threads: Vec<(&Thread, f64, Option<f64>)> = owner
+        .threads()
+        .map(|(thread, before)| {
+            let run = share(grown(thread.run, before.map(|t| t.run)));
+            let wait = thread.wait;
+            let wait = wait.map(|wait| share(grown(wait, before.and_then(|t| t.wait))));
+            (thread, run, wait)
+        })
+        .collect();
     let demand = |run: f64, wait: Option<f64>| run + wait.unwrap_or(0.0);
+    let process_share = threads.iter().map(|thread| thread.1).sum();
+    let together: f64 = threads
+        .iter()
+        .map(|thread| demand(thread.1, thread.2))
+        .sum();
+    let busiest = threads.into_iter();
     let (thread, run, wait) =
-        threads.max_by(|a, b| demand(a.1, a.2).total_cmp(&demand(b.1, b.2)))?;
+        busiest.max_by(|a, b| demand(a.1, a.2).total_cmp(&demand(b.1, b.2)))?;
     let cause = match wait {
         _ if matches!(thread.state, 'T' | 't') => Cause::Stopped,
         Some(wait) if wait >= STARVED && run + wait >= SATURATED => Cause::Starved,
         _ if demand(run, wait) >= SATURATED => Cause::Saturated,
+        _ if together >= SATURATED && process_share <= ONE_CORE => Cause::Moving,
         _ if run <= IDLE => Cause::Waiting,
         _ => Cause::Busy,
     };
@@ -183,6 +199,7 @@ fn busiest(owner: &Owner<'_>) -> Option<BusyThread> {
         name: thread.name.clone(),
         share: run,
         waiting_share: wait,
+        process_share,
         cause,
     })
 }

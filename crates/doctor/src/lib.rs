@@ -9,7 +9,8 @@
 //! | model the socket as a queue: rates, pattern, time to overflow | [`model`] |
 //! | name process and thread | [`culprit`] |
 //! | the first losing stage, two sentences, advice | [`verdict`] |
-//! | show it | [`render`] |
+//! | show it: text, HTML, live | [`render`], [`series`] |
+//! | compare what hops saw; what limits QUIC here | [`hops`], [`tune`] |
 //!
 //! Everything from [`Recording`] on is a pure function: [`Diagnosis::new`] gives the same verdict on a
 //! recording of another host. Parsers take bytes and bounds-check them. What the kernel has and this
@@ -39,15 +40,18 @@ pub mod counters;
 pub mod culprit;
 mod error;
 pub mod focus;
+pub mod hops;
 pub mod model;
 pub mod path;
 #[cfg(target_os = "linux")]
 mod recorder;
 pub mod render;
 pub mod sample;
+pub mod series;
 pub mod socket;
 pub mod source;
 pub mod track;
+pub mod tune;
 pub mod verdict;
 
 pub use error::{Error, ParseError};

@@ -18,9 +18,10 @@ const STEPS: u32 = 100;
 
 /// How full a buffer must be for closer looks.
 const BUSY: f64 = 0.5;
-/// Pauses before further looks, for readers of every speed: the kernel gives memory back after a
+/// Pauses before each of four closer looks, for readers of every speed: the kernel gives memory back after a
 /// quarter of the buffer, which is milliseconds of a fast reader and a tenth of a second of a slow one.
-const LOOKS: [Duration; 3] = [
+const LOOKS: [Duration; 4] = [
+    Duration::ZERO,
     Duration::from_micros(300),
     Duration::from_millis(2),
     Duration::from_millis(10),
@@ -104,9 +105,11 @@ impl Recorder {
         {
             for pause in LOOKS {
                 std::thread::sleep(pause);
-                sample
-                    .looks
-                    .push(look(&mut self.source, self.begun.elapsed()));
+                let before = self.begun.elapsed();
+                let mut look = look(&mut self.source);
+                // In the middle of reading.
+                look.at = (before + self.begun.elapsed()) / 2;
+                sample.looks.push(look);
             }
         }
         self.recording.samples.push(sample);

@@ -20,8 +20,8 @@ pub struct Sample {
     pub levels: Levels,
     /// The UDP sockets of the network namespace.
     pub sockets: Vec<UdpSocket>,
-    /// The same some milliseconds later, if a buffer is filling: how fast a socket is read shows only
-    /// at close quarters.
+    /// The same, several times within milliseconds, if a buffer is filling: how fast a socket is read
+    /// shows only at close quarters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub looks: Vec<Look>,
     /// Network devices. Empty in samples between the first and the last.
@@ -32,7 +32,7 @@ pub struct Sample {
     pub missing: Vec<Missing>,
 }
 
-/// A second look at the sockets.
+/// A closer look at the sockets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Look {
     /// When it was taken, since recording began.

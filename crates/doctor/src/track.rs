@@ -16,7 +16,7 @@ pub struct Track {
     pub socket: UdpSocket,
     /// The socket at each sample in which it is.
     pub moments: Vec<Moment>,
-    /// The same, with further looks between samples.
+    /// The same in closer looks, at more exact times.
     pub looks: Vec<Moment>,
 }
 
@@ -65,9 +65,7 @@ impl Track {
                         looks: Vec::new(),
                     });
                 track.socket.clone_from(socket);
-                let moment = Moment::new(sample.at, socket);
-                track.moments.push(moment);
-                track.looks.push(moment);
+                track.moments.push(Moment::new(sample.at, socket));
             }
             for look in &sample.looks {
                 for socket in &look.sockets {

@@ -1,5 +1,7 @@
 //! The arguments of `clearway doctor`.
 
+use std::path::PathBuf;
+
 use clearway_links::Span;
 
 /// What `clearway doctor --help` says.
@@ -18,7 +20,10 @@ Examples:
   clearway doctor --port 443            only the sockets on port 443
   clearway doctor --pid 1234            only this process, in its network namespace
   clearway doctor --netns blue          the network namespace of that name (see `ip netns list`)
+  clearway doctor --watch               live, until q is pressed
+  clearway doctor --report udp.html     with charts, for somebody else
   clearway doctor --json | jq .verdict
+  clearway doctor tune                  what on this host limits QUIC
 
 Exit codes:
   0  healthy: nothing was lost
@@ -42,7 +47,49 @@ pub(crate) struct Args {
     /// How long to watch before the verdict.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = interval)]
     pub(crate) interval: Span,
+    /// Show the verdict live, in the terminal, until q is pressed. It is on the last --interval.
+    #[arg(long, conflicts_with_all = ["json", "report"])]
+    pub(crate) watch: bool,
+    /// Also write a page with charts to this file, which must not exist.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
     /// Print one JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) other: Option<Other>,
+}
+
+/// What else the doctor does.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Other {
+    /// Compare what several hops saw of the same connections, and name the hop that loses.
+    Path(PathArgs),
+    /// List what on this host limits QUIC, with the command that changes it. Changes nothing.
+    Tune(TuneArgs),
+}
+
+/// Options of `clearway doctor path`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PathArgs {
+    /// Files of JSON lines, one line for each second, hop and connection: {"second":1763830800,
+    /// "hop":"client","connection":"9f86d081","packets":120,"bytes":144000}. Optional: "direction",
+    /// "up" (to the server) or "down".
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The hops from client to server. By default client, balancer, server, with others before the
+    /// server.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,NAME…")]
+    pub(crate) hops: Vec<String>,
+    /// Print one JSON object on standard output instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `clearway doctor tune`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TuneArgs {
+    /// Print one JSON array on standard output instead of text.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -5,6 +5,7 @@
 
 mod args;
 mod command;
+mod hops;
 
 pub(crate) use args::{ABOUT, Args};
 pub(crate) use command::command;

@@ -7,9 +7,9 @@
 
 use crate::track::{Moment, Track};
 
-/// Distances between two looks that are tried, the longest first, in seconds. Longer ones see more
-/// reads, but must be short against the time in which memory is given back.
-const APART: [f64; 4] = [0.25, 0.03, 0.006, 0.001_5];
+/// Classes of distances between two looks, the shortest first, in seconds. Longer ones see more reads,
+/// but must be short against the time in which memory is given back.
+const APART: [core::ops::Range<f64>; 4] = [0.0..0.001, 0.001..0.006, 0.006..0.03, 0.03..0.3];
 /// Part of the time between two moments at which memory is given back that looks may be apart.
 const PART_OF_PERIOD: f64 = 0.5;
 /// Reads that must have been seen for a rate to mean something.
@@ -17,32 +17,54 @@ const ENOUGH: f64 = 25.0;
 
 /// Returns how many are read from a socket per second, if enough was seen.
 pub(super) fn reads_per_second(track: &Track, truesize: u64) -> Option<f64> {
-    let quarter = track.limit()? as f64 / 4.0;
+    let most = track.limit()? as f64 / 4.0 * PART_OF_PERIOD;
     let truesize = truesize.max(1) as f64;
-    APART.iter().find_map(|&apart| {
-        let (bytes, seconds) = grown(track, apart);
-        let reads = bytes / truesize;
-        // What is believed must fit: at this rate memory is given back more rarely than one looks.
-        let fits = bytes / seconds * apart <= quarter * PART_OF_PERIOD;
-        (seconds > 0.0 && reads >= ENOUGH && fits).then(|| reads / seconds)
-    })
-}
-
-/// Adds up growth and time over looks at most this many seconds apart, and not much less. Pairs in
-/// which memory was given back say nothing and are left out.
-fn grown(track: &Track, apart: f64) -> (f64, f64) {
-    let mut sum = (0.0, 0.0);
-    for pair in track.looks.windows(2) {
-        let [first, second] = pair else { continue };
-        let seconds = second.at.saturating_sub(first.at).as_secs_f64();
-        if (apart / 10.0..=apart).contains(&seconds)
-            && let Some(bytes) = growth(first, second)
-        {
-            sum.0 += bytes as f64;
-            sum.1 += seconds;
+    let mut best = Seen::default();
+    for apart in APART {
+        let seen = Seen::new(track, &apart);
+        // As far as the closer looks tell, memory is given back more rarely than one looks.
+        let fits = best.rate() * seen.seconds / seen.pairs.max(1.0) <= most;
+        if fits && seen.bytes > best.bytes {
+            best = seen;
         }
     }
-    sum
+    (best.bytes / truesize >= ENOUGH).then(|| best.rate() / truesize)
+}
+
+/// What pairs of looks saw being read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    bytes: f64,
+    seconds: f64,
+    pairs: f64,
+}
+
+impl Seen {
+    /// Adds up growth and time. Pairs in which memory was given back say nothing and are left out.
+    fn new(track: &Track, apart: &core::ops::Range<f64>) -> Self {
+        let mut seen = Self::default();
+        for pair in track.looks.windows(2) {
+            let [first, second] = pair else { continue };
+            let seconds = second.at.saturating_sub(first.at).as_secs_f64();
+            if apart.contains(&seconds)
+                && let Some(bytes) = growth(first, second)
+            {
+                seen.bytes += bytes as f64;
+                seen.seconds += seconds;
+                seen.pairs += 1.0;
+            }
+        }
+        seen
+    }
+
+    /// Bytes per second.
+    fn rate(&self) -> f64 {
+        if self.seconds > 0.0 {
+            self.bytes / self.seconds
+        } else {
+            0.0
+        }
+    }
 }
 
 fn growth(first: &Moment, second: &Moment) -> Option<u64> {

@@ -44,7 +44,7 @@ impl Truesize {
     #[must_use]
     pub fn new(recording: &Recording, track: &Track) -> Self {
         let expected = expected(mean_packet(recording));
-        let values = track.looks.iter().flat_map(|moment| {
+        let values = track.moments.iter().chain(&track.looks).flat_map(|moment| {
             let unreleased = moment.unreleased().unwrap_or(0);
             [moment.queue, unreleased]
         });

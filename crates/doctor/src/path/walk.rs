@@ -6,8 +6,8 @@ use crate::sample::{Recording, Sample};
 use crate::track::Track;
 
 /// Below this rate a stage through which foreign traffic passes loses nothing that matters: stray
-/// datagrams, frames of protocols that nobody speaks. Per second.
-const TRICKLE: f64 = 1.0;
+/// datagrams, frames of protocols that nobody speaks, a device's first words over IPv6. Per second.
+const TRICKLE: f64 = 5.0;
 
 /// Returns every stage in order, with what it lost during the recording.
 #[must_use]

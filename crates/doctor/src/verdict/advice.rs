@@ -161,6 +161,15 @@ fn faster_reading(view: &View<'_>) -> Vec<Advice> {
                  and read in batches (recvmmsg, UDP_GRO).",
             ),
         ],
+        Cause::Moving => vec![
+            Advice::new(
+                "Read faster: see what the program spends its time on, and move it off the task that receives.",
+                format!("perf top -p {pid}"),
+            ),
+            Advice::plain(
+                "Or receive in several tasks, each with its own socket on the same port (SO_REUSEPORT).",
+            ),
+        ],
         Cause::Starved => vec![
             Advice::new(
                 "Give it processor time: see who has the processors.",

@@ -221,6 +221,11 @@ fn thread_words(thread: &BusyThread) -> String {
              of the time)",
             percent(thread.waiting_share.unwrap_or(0.0))
         ),
+        Cause::Moving => format!(
+            ", because the program takes all of one core that it gets ({}), with one task that moves between \
+             its threads; the busiest is {name} ({share})",
+            percent(thread.process_share)
+        ),
         Cause::Stopped => format!(", because {name} is stopped"),
         Cause::Waiting => format!(
             ", although the program's busiest {name} uses {share} of one core: it waits for something else \
