@@ -15,10 +15,13 @@ const INTERVAL: Duration = Duration::from_millis(2_500);
 pub fn examine(host: &Host, sender: &mut Program, reader: &mut Program) -> (Diagnosis, f64, f64) {
     for _ in 0..5 {
         let (sent, read) = (sender.count(), reader.count());
+        let begun = std::time::Instant::now();
         let found = host.record_once(&host.receiving, &Focus::default(), INTERVAL);
         let (sent, read) = (sender.count() - sent, reader.count() - read);
         if let Some((_, diagnosis)) = found {
-            return (diagnosis, sent as f64, read as f64);
+            // The programs were asked a little earlier and later than the samples were taken.
+            let part = diagnosis.seconds / begun.elapsed().as_secs_f64();
+            return (diagnosis, sent as f64 * part, read as f64 * part);
         }
     }
     panic!("{STOOD_STILL}");
