@@ -148,7 +148,8 @@ impl Connection {
             Directionality::Unidirectional => Signal::OpenedUni,
         };
         loop {
-            let attempt = |state: &mut State| match state.accept(directionality) {
+            let busy = self.shared.link.busy.get();
+            let attempt = |state: &mut State| match state.accept(directionality, busy) {
                 Accepted::None => state.error.as_deref().cloned().map(Err),
                 accepted => Some(Ok(accepted)),
             };

@@ -59,17 +59,24 @@ pub(super) enum Accepted {
 }
 
 /// How many events of a connection's streams are dispatched in one turn of the event loop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EventSlice {
     /// `None` before the first dispatch.
     left: Option<usize>,
+    busy: usize,
 }
 
 impl EventSlice {
+    /// A slice for a turn in which `busy` connections have work.
+    pub(crate) fn beside(busy: usize) -> Self {
+        Self { left: None, busy }
+    }
+
     /// A slice without a limit.
     pub(crate) fn unlimited() -> Self {
         Self {
             left: Some(usize::MAX),
+            busy: 0,
         }
     }
 
@@ -84,7 +91,7 @@ impl EventSlice {
             if state.http.is_some() && state.quic.role() == Role::Server {
                 usize::MAX
             } else {
-                slice_of(state.quic.open_streams())
+                slice_of(state.quic.open_streams(), self.busy)
             }
         });
         *left > 0
@@ -276,8 +283,8 @@ impl State {
         }
     }
 
-    /// Accepts a stream that the peer opened.
-    pub(super) fn accept(&mut self, directionality: Directionality) -> Accepted {
+    /// Accepts a stream that the peer opened, if `busy` connections of the shard have work.
+    pub(super) fn accept(&mut self, directionality: Directionality, busy: usize) -> Accepted {
         if self.accepts_left == 1 {
             self.accepts_left = 0;
             if self.quic.acceptable(directionality) > 0 {
@@ -285,7 +292,7 @@ impl State {
             }
         }
         if self.accepts_left == 0 {
-            let slice = slice_of(self.quic.open_streams());
+            let slice = slice_of(self.quic.open_streams(), busy);
             self.accepts_left = u8::try_from(slice).unwrap_or(u8::MAX).saturating_add(1);
         }
         let Some(id) = self.quic.accept(directionality) else {
@@ -393,9 +400,9 @@ impl State {
     }
 
     /// Takes a [slice](slice_of) of the HTTP requests that have arrived.
-    pub(crate) fn take_requests(&mut self) -> VecDeque<ArrivedRequest> {
+    pub(crate) fn take_requests(&mut self, busy: usize) -> VecDeque<ArrivedRequest> {
         let http = self.http.as_deref_mut();
-        let slice = slice_of(self.quic.open_streams());
+        let slice = slice_of(self.quic.open_streams(), busy);
         http.map(|http| http.take_arrived(slice))
             .unwrap_or_default()
     }

@@ -14,6 +14,7 @@ use crate::connection::ConnectionShared;
 use crate::endpoint::MemoryBudget;
 use crate::error::EndpointError;
 use crate::http::turns::Turns;
+use crate::slice::BusyConnections;
 
 /// The access to a shard from outside of it.
 pub(crate) struct ShardLink {
@@ -34,6 +35,8 @@ pub(crate) struct ShardLink {
     /// How often this shard was restarted before.
     restarts: u64,
     pub(super) counts: Counts,
+    /// How many connections have work.
+    pub(crate) busy: BusyConnections,
     /// The shard's runtime, set once it runs.
     runtime: OnceLock<tokio::runtime::Handle>,
     /// The turns of HTTP handlers that run on that runtime.
@@ -202,6 +205,7 @@ impl ShardLink {
             wakeup: Notify::new(),
             socket: Mutex::new(Arc::downgrade(socket)),
             counts: Counts::default(),
+            busy: BusyConnections::default(),
             runtime: OnceLock::new(),
             closed_with: OnceLock::new(),
         }

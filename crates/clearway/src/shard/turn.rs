@@ -63,6 +63,7 @@ impl Connections {
     pub(super) fn serve(&mut self) -> io::Result<()> {
         let began = self.link.clock.now();
         let mut at = began;
+        self.link.busy.record(self.scheduler.prompt());
         for _ in 0..self.scheduler.prompt() {
             if at.saturating_since(began) >= PROMPT_TIME {
                 break;
@@ -203,7 +204,7 @@ impl Connections {
 
     /// Dispatches the connection's events, sends its trains and sets its deadline.
     fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
-        let slice = &mut EventSlice::default();
+        let slice = &mut EventSlice::beside(self.link.busy.get());
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
             let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, slice, now));

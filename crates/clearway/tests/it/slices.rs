@@ -1,4 +1,5 @@
 //! Work is passed to the application in slices, so that both ends work at the same time.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
