@@ -8,7 +8,7 @@
 //! while others are on their way, and a slice is larger.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::Poll;
 
 /// The parts into which the streams are divided.
@@ -22,19 +22,20 @@ const LARGEST: usize = 64;
 
 /// Returns how much work of a connection with so many open streams makes a slice, if `busy`
 /// connections of its shard have work.
-pub(crate) fn slice_of(open_streams: usize, busy: usize) -> usize {
-    let share = open_streams.saturating_mul(busy.max(1)) / PARTS;
+pub(crate) fn slice_of(open_streams: usize, busy: u8) -> usize {
+    let share = open_streams.saturating_mul(busy.max(1).into()) / PARTS;
     share.clamp(SMALLEST, LARGEST)
 }
 
-/// How many connections of a shard have work at about the same time.
+/// How many connections of a shard have work at about the same time, at most 255.
 #[derive(Debug, Default)]
-pub(crate) struct BusyConnections(AtomicUsize);
+pub(crate) struct BusyConnections(AtomicU8);
 
 impl BusyConnections {
     /// Records how many connections had a turn in a round of the event loop. A lower number
     /// than before has its full effect after some rounds.
     pub(crate) fn record(&self, served: usize) {
+        let served = u8::try_from(served).unwrap_or(u8::MAX);
         let before = self.0.load(Relaxed);
         let decayed = before.saturating_sub(before.div_ceil(8));
         let now = served.max(decayed);
@@ -43,7 +44,7 @@ impl BusyConnections {
         }
     }
 
-    pub(crate) fn get(&self) -> usize {
+    pub(crate) fn get(&self) -> u8 {
         self.0.load(Relaxed)
     }
 }
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn busy_connections_rise_at_once_and_fall_over_some_rounds() {
         let busy = BusyConnections::default();
-        let seen: Vec<usize> = [10, 1, 1, 12, 0, 0]
+        let seen: Vec<u8> = [10, 1, 1, 12, 0, 0]
             .into_iter()
             .map(|served| {
                 busy.record(served);

@@ -63,12 +63,12 @@ pub(super) enum Accepted {
 pub(crate) struct EventSlice {
     /// `None` before the first dispatch.
     left: Option<usize>,
-    busy: usize,
+    busy: u8,
 }
 
 impl EventSlice {
     /// A slice for a turn in which `busy` connections have work.
-    pub(crate) fn beside(busy: usize) -> Self {
+    pub(crate) fn beside(busy: u8) -> Self {
         Self { left: None, busy }
     }
 
@@ -284,7 +284,7 @@ impl State {
     }
 
     /// Accepts a stream that the peer opened, if `busy` connections of the shard have work.
-    pub(super) fn accept(&mut self, directionality: Directionality, busy: usize) -> Accepted {
+    pub(super) fn accept(&mut self, directionality: Directionality, busy: u8) -> Accepted {
         if self.accepts_left == 1 {
             self.accepts_left = 0;
             if self.quic.acceptable(directionality) > 0 {
@@ -400,7 +400,7 @@ impl State {
     }
 
     /// Takes a [slice](slice_of) of the HTTP requests that have arrived.
-    pub(crate) fn take_requests(&mut self, busy: usize) -> VecDeque<ArrivedRequest> {
+    pub(crate) fn take_requests(&mut self, busy: u8) -> VecDeque<ArrivedRequest> {
         let http = self.http.as_deref_mut();
         let slice = slice_of(self.quic.open_streams(), busy);
         http.map(|http| http.take_arrived(slice))

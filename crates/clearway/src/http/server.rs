@@ -324,8 +324,9 @@ async fn drain(connection: &Connection) {
 
 /// The requests that have arrived, at least one; `None` after the last.
 fn next_requests(shared: &ConnectionRef) -> impl Future<Output = Option<ArrivedRequests>> + Send {
-    shared.wait_for(Signal::Requests, |state| {
-        let requests = state.take_requests(shared.link.busy.get());
+    let busy = shared.link.busy.get();
+    shared.wait_for(Signal::Requests, move |state| {
+        let requests = state.take_requests(busy);
         if !requests.is_empty() {
             let (all, more) = state.http_view().map_or((0, false), |view| {
                 (view.layer.held(), view.layer.has_arrived())

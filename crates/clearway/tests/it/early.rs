@@ -1,19 +1,20 @@
 //! Requests as early data: accepted, rejected, answered with 425, with changed settings.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::{IDENTITY, LOOPBACK};
+use crate::common::{IDENTITY, LOOPBACK, bind_again};
 use axum::Router;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use clearway::http::{ArrivedEarly, Client, Code, EarlyData, Error, Incoming, Server};
 use clearway::{
-    ClientConfig, Connection, Identity, ServerConfig, ServerCrypto, ServerSessions, TransportConfig,
+    BuildError, ClientConfig, Connection, Identity, ServerConfig, ServerCrypto, ServerSessions,
+    TransportConfig,
 };
 use http::{Method, StatusCode};
 use http_body_util::Full;
@@ -25,12 +26,34 @@ fn identity() -> Identity {
 
 /// A server that accepts early data with tickets of `sessions`.
 fn server(sessions: &Arc<ServerSessions>, http: clearway::http::Config) -> Server {
+    server_at(LOOPBACK, sessions, http).unwrap()
+}
+
+fn server_at(
+    address: SocketAddr,
+    sessions: &Arc<ServerSessions>,
+    http: clearway::http::Config,
+) -> Result<Server, BuildError> {
     let crypto = ServerCrypto::new(identity())
         .sessions(sessions.clone())
         .early_data(true);
     let config = ServerConfig::with_crypto(crypto);
-    let builder = Server::builder(LOOPBACK, config).http(http);
-    builder.build().unwrap()
+    Server::builder(address, config).http(http).build()
+}
+
+/// Another server at the address of `old`, which is closed.
+async fn replace(
+    old: Server,
+    sessions: &Arc<ServerSessions>,
+    http: clearway::http::Config,
+) -> Server {
+    let address = old.local_addr();
+    old.shutdown(Duration::from_secs(10)).await;
+    drop(old);
+    bind_again(address, |address| {
+        server_at(address, sessions, http.clone())
+    })
+    .await
 }
 
 fn serve(server: &Server, router: Router) {
@@ -123,7 +146,8 @@ async fn refused_early_requests_are_sent_again() {
     let config = config();
     let old = told();
     meet(&config, &old).await;
-    let new = told();
+    let new = replace(old, &Arc::default(), clearway::http::Config::default()).await;
+    serve(&new, telling());
     let client = client(&config, &new);
     let response = client.get(&url(&new)).await.unwrap();
     assert_eq!(connection(&response).zero_rtt_accepted(), Some(false));
@@ -232,7 +256,7 @@ async fn reduced_settings_after_early_data_close_the_connection() {
 
     let mut mean = clearway::http::Config::default();
     mean.limits.max_field_section -= 1;
-    let mean = server(&sessions, mean);
+    let mean = replace(generous, &sessions, mean).await;
     // No response can arrive before the settings.
     let silent = Router::new().fallback(async |request: Request| {
         if request.extensions().get::<ArrivedEarly>().is_some() {

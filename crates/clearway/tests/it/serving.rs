@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{LOOPBACK, Pair, client, client_config, pattern, server_config};
+use crate::common::{LOOPBACK, Pair, bind_again, client, client_config, pattern, server_config};
 use clearway::config::{Admission, ClientAuth};
 use clearway::{
     BuildError, Certificates, ClientConfig, ConnectError, Connection, ConnectionError,
@@ -281,8 +281,11 @@ async fn rejected_zero_rtt_data_is_sent_again() {
     tokio::spawn(echo(first.far.clone()));
     assert_eq!(ask(&first.near, b"first").await, b"first");
 
-    // Another server under the same name does not know the ticket.
-    let new = Endpoint::server(LOOPBACK, config()).unwrap();
+    // Another server at the same address does not know the ticket.
+    let address = old.local_addr();
+    old.close(0, b"");
+    drop((first, old));
+    let new = bind_again(address, |address| Endpoint::server(address, config())).await;
     tokio::spawn({
         let new = new.clone();
         async move { new.serve(echo).await }

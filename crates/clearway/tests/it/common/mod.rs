@@ -72,6 +72,24 @@ impl Pair {
     }
 }
 
+/// Binds an address that a server which was closed has used: its thread may not have closed the
+/// socket yet.
+pub(crate) async fn bind_again<T, E: std::fmt::Display>(
+    address: SocketAddr,
+    bind: impl Fn(SocketAddr) -> Result<T, E>,
+) -> T {
+    for _ in 0..2_000 {
+        if let Ok(bound) = bind(address) {
+            return bound;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    match bind(address) {
+        Ok(bound) => bound,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Bytes that depend on their offset.
 pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
