@@ -44,7 +44,7 @@ fuzz_target!(|input: Input| {
     let _ = parse_schedstat(&input.text);
     let _ = parse_socket_link(&input.text);
     if let Ok(samples) = hops::parse("fuzz", &input.text) {
-        hops::PathReport::new(&samples, &hops::order(&samples, &[]));
+        let _ = hops::PathReport::new(&samples, &hops::order(&samples, &[]));
     }
     let first = sample(&mut Fake::new(input.places), Duration::ZERO, Depth::Full);
     let last = sample(&mut Fake::new(input.later), Duration::from_secs(1), Depth::Full);

@@ -110,11 +110,13 @@ mod tests {
         let cid = ConnectionId::new(&[1; 8]).unwrap();
         for time in times {
             for (size, count) in [(0, 0), (1_199, 1), (u16::MAX, u64::MAX)] {
-                let mut config = Config::default();
-                config.idle_timeout = time;
-                config.max_ack_delay = time;
-                config.max_udp_payload = size;
-                config.active_connection_id_limit = count;
+                let mut config = Config {
+                    idle_timeout: time,
+                    max_ack_delay: time,
+                    max_udp_payload: size,
+                    active_connection_id_limit: count,
+                    ..Config::default()
+                };
                 config.streams.max_bidi_streams = count;
                 config.streams.max_uni_streams = count;
                 let local = local_parameters(&config, Role::Client, cid);
@@ -130,8 +132,10 @@ mod tests {
     #[test]
     fn announced_ack_delays_are_those_in_effect() {
         let delays = |max_ack_delay| {
-            let mut config = Config::default();
-            config.max_ack_delay = max_ack_delay;
+            let config = Config {
+                max_ack_delay,
+                ..Config::default()
+            };
             let cid = ConnectionId::EMPTY;
             let local = local_parameters(&config, Role::Client, cid);
             let (longest, shortest) = ack_delays(&config);

@@ -336,7 +336,8 @@ fn flow_control_window_grows_on_long_fat_path() {
 #[test]
 fn spin_bit_is_random_for_each_connection_id() {
     use std::collections::BTreeMap;
-    let seen: Arc<Mutex<BTreeMap<Vec<u8>, BTreeMap<bool, usize>>>> = Arc::default();
+    type BitsById = BTreeMap<Vec<u8>, BTreeMap<bool, usize>>;
+    let seen: Arc<Mutex<BitsById>> = Arc::default();
     for seed in 0..20 {
         let mut world = World::new(
             Setup::new(),
