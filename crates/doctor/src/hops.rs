@@ -108,9 +108,9 @@ pub struct PathReport {
     pub unmatched: usize,
 }
 
-/// Packets may be counted in one second by one hop and in the next by another: from this share on it is
-/// a loss. Over ten seconds at an even rate the seconds at the ends are far less, because only seconds
-/// that both hops have are compared.
+/// From this share on, packets that one hop saw and the next did not are a loss. A smaller share may
+/// have been under way when a file began or ended: totals are compared, so files should cover the same
+/// time, and a thousand times the round trip of the segment.
 const NOTABLE: f64 = 0.001;
 
 impl PathReport {
@@ -144,7 +144,7 @@ impl PathReport {
     }
 }
 
-/// Packets by direction, hop and connection, with the first and last second.
+/// Packets by direction, hop and connection.
 type Totals<'a> = BTreeMap<(Direction, &'a str, &'a str), u64>;
 
 fn totals(samples: &[HopSample]) -> Totals<'_> {

@@ -1,8 +1,8 @@
 //! Loss detection: what an ACK frame or the loss timer decides about each packet.
 //!
 //! The order is that of RFC 9002 appendix A.7: remove the acknowledged packets, sample the
-//! RTT, tell the controller of ECN-CE marks, detect losses, tell the controllers of losses
-//! and then of ACKs.
+//! RTT, detect losses, tell the controllers of losses, of ACKs, and, later than there, of ECN-CE
+//! marks.
 
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -116,7 +116,7 @@ impl<F> Recovery<F> {
     /// called if the frame acknowledges anything new, and returns by how much the peer's CE
     /// count grew: 0 unless its counts are valid on the path of the
     /// [`largest`](NewlyAcked::largest) packet (RFC 9000 §13.4.2.1). The controller of that
-    /// path hears of the marks before losses are detected (RFC 9002 §7.1, appendix A.7).
+    /// path hears of the marks last (RFC 9002 §7.1).
     ///
     /// # Errors
     /// As [`on_ack`](Self::on_ack).
@@ -143,19 +143,20 @@ impl<F> Recovery<F> {
             .filter(|newest| largest == Some(newest.number) && summary.ack_eliciting);
         let sample = sample.filter(|newest| self.sample_rtt(space, newest, ack_delay, now, out));
         self.widen_time_thresholds();
-        if let Some(newest) = summary.largest {
-            let increase = ce_increase(&summary);
-            if increase > 0 {
-                self.on_ecn_ce(newest.path, newest.index, increase, now);
-            }
-        }
         // Even if nothing is newly acknowledged: late packets may have changed the
         // thresholds, and with them the timer.
         self.detect_losses(space, now, out);
         self.finish_losses(now, out);
-        if summary.largest.is_some() {
+        if let Some(newest) = summary.largest {
             self.finish_ack(sample.map(|newest| newest.path), now);
             self.deadlock_since = Some(now);
+            // After the ACK, other than in RFC 9002 appendix A.7: a controller that reduces its
+            // window for the marks would count the same packets as delivered in recovery, and
+            // one in recovery could not leave it for the event that begins now.
+            let increase = ce_increase(&summary);
+            if increase > 0 {
+                self.on_ecn_ce(newest.path, newest.index, increase, now);
+            }
         }
         Ok(())
     }

