@@ -8,15 +8,17 @@
 //! transfer  downloads over a world
 //! pair      two connections joined in memory, for benches
 //! explore   exhaustive exploration of state machines
+//! readme    the tests that a README names exist
 //! ```
 //!
-//! Nothing reads a clock. A seed decides everything except TLS secrets, on which no size and no time
+//! Nothing but `readme` reads a file, and nothing a clock. A seed decides everything except TLS secrets, on which no size and no time
 //! depends.
 
 pub mod explore;
 mod host;
 mod meter;
 mod pair;
+mod readme;
 mod setup;
 mod transfer;
 mod world;
@@ -24,6 +26,7 @@ mod world;
 pub use host::{Application, EventLog, Host, SocketFault};
 pub use meter::Meter;
 pub use pair::DirectPair;
+pub use readme::check_named_tests;
 pub use setup::{Setup, identity, server_id};
 pub use transfer::{Bulk, download, download_watched};
 pub use world::{Filter, World, path};
