@@ -151,6 +151,7 @@ impl PacketWriter<'_> {
             w.bytes(&datagram.data);
             draft.push(SentFrame::Datagram);
             if len.is_none() {
+                draft.last_frame_is_open = true;
                 return;
             }
         }

@@ -89,6 +89,9 @@ pub(crate) struct PacketDraft {
     pub(crate) ack_eliciting: bool,
     /// A frame in it requires a datagram of 1,200 bytes.
     pub(crate) expand: bool,
+    /// Its last frame has no length and extends to the end of the packet, so padding comes
+    /// before the frames.
+    pub(crate) last_frame_is_open: bool,
 }
 
 impl PacketDraft {
@@ -341,6 +344,7 @@ impl PacketWriter<'_> {
             content: SentFrames::new(),
             ack_eliciting: false,
             expand: false,
+            last_frame_is_open: false,
         })
     }
 
@@ -362,9 +366,13 @@ impl PacketWriter<'_> {
         let size = draft.size(filled.saturating_add(padding));
         let packet = slot.get_mut(..size).ok_or_else(overflow)?;
         let payload = draft.payload(packet).ok_or_else(overflow)?;
-        if let Some(padding) = payload.get_mut(filled..) {
-            padding.fill(0);
-        }
+        let padded = if draft.last_frame_is_open {
+            payload.copy_within(..filled, padding);
+            payload.get_mut(..padding)
+        } else {
+            payload.get_mut(filled..)
+        };
+        padded.ok_or_else(overflow)?.fill(0);
         if !draft.at.finish(packet, size) {
             return Err(overflow());
         }

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use clearway_links::{Direction, Ecn, Packet};
+use clearway_links::{Direction, Ecn, Nat, Packet};
 use clearway_quic::Instant;
 use clearway_quic::connection::{ConnectionError, Event, UpdateKeysError};
-use clearway_quic::stream::{Directionality, Priority, ReadError, StreamId};
+use clearway_quic::datagram::SendDatagramError;
+use clearway_quic::stream::{Directionality, Priority, ReadError, StreamId, WriteError};
 use clearway_testing::{Host, Setup, World, download, path};
 
 const CLEAN: &str = "rate=20M delay=10ms queue=100";
@@ -254,6 +255,47 @@ fn datagrams_arrive_and_oversized_ones_are_rejected() {
         assert_eq!(server.recv_datagram(), Some(Bytes::from(vec![n; max])));
     }
     assert_eq!(server.recv_datagram(), None);
+}
+
+/// A message without room for its length extends to the end of its packet, so padding must come
+/// before it (RFC 9221 §4).
+#[test]
+fn padding_is_never_part_of_a_datagram() {
+    for below_max in 0..64 {
+        let mut world = world("rate=5M delay=10ms queue=100", 8);
+        let server = world.server.connection();
+        let id = server
+            .open(Directionality::Unidirectional)
+            .expect("a stream");
+        let mut received = 0;
+        // The server's trains go on while its challenges to the client's new addresses leave.
+        for port in 4000..4003 {
+            world.nat = Some(Nat::new(([203, 0, 113, 7], port).into()));
+            world.client.connection().ping();
+            for _ in 0..100 {
+                let server = world.server.connection();
+                let len = server.max_datagram_size().expect("the client takes them") - below_max;
+                for _ in 0..4 {
+                    let sent = server.send_datagram(vec![7; len].into());
+                    assert!(sent.is_ok() || sent == Err(SendDatagramError::Full));
+                }
+                let written = server.write(id, &[9; 4_000]);
+                assert!(matches!(written, Ok(_) | Err(WriteError::Blocked)));
+                world.run_for(Duration::from_millis(2));
+                let client = world.client.connection();
+                while let Some(message) = client.recv_datagram() {
+                    assert!(message.iter().all(|&byte| byte == 7), "padding arrived");
+                    received += 1;
+                }
+                let _ = client.accept(Directionality::Unidirectional);
+                while let Ok(Some(_)) = client.read_chunk(id, usize::MAX) {}
+            }
+        }
+        assert!(
+            received > 100,
+            "{received} messages arrived, {below_max} below the largest"
+        );
+    }
 }
 
 /// Reads what is there; true at the end.
