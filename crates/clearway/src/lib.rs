@@ -134,6 +134,7 @@ mod guide;
 pub mod http;
 mod log_limit;
 mod panic;
+pub mod runtime;
 mod shard;
 mod slice;
 mod stream;

@@ -4,16 +4,18 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use crate::{Counters, IcmpError, RecvBatch, RecvError, Report, SendError, Socket, Transmit};
+use crate::{
+    Counters, IcmpError, ReadinessSource, RecvBatch, RecvError, Report, SendError, Socket, Transmit,
+};
 
 /// A UDP socket or a replacement for one: the boundary between an event loop and the system.
 ///
 /// [`Socket`] is the real one. A caller may use another that counts, injects failures, or
 /// transports datagrams in another way. The event loop relies on four properties:
 /// - No call blocks.
-/// - After `WouldBlock` the descriptor becomes readable, or writable, once calling again is of use,
-///   and reports an error when one can be read. A loop that waits for edges has no other
-///   notification.
+/// - After `WouldBlock` its [readiness](Self::readiness) becomes readable, or writable, once calling
+///   again is of use, and reports an error when one can be read. A loop that waits for edges has no
+///   other notification.
 /// - [`RecvError::Broken`] and [`SendError::Broken`] mean that the socket will not work again: the
 ///   loop ends on either.
 /// - Nothing that arrives from the network causes these two errors.
@@ -57,10 +59,8 @@ pub trait DatagramSocket: fmt::Debug + Send + Sync {
     /// Returns the system's error if the socket is broken.
     fn poll_errors(&self) -> io::Result<Option<IcmpError>>;
 
-    /// The descriptor whose readiness says when to call again; it stays the same for the socket's
-    /// lifetime.
-    #[cfg(unix)]
-    fn descriptor(&self) -> std::os::fd::BorrowedFd<'_>;
+    /// Where to learn when to call again; it stays the same for the socket's lifetime.
+    fn readiness(&self) -> ReadinessSource<'_>;
 }
 
 impl DatagramSocket for Socket {
@@ -96,8 +96,7 @@ impl DatagramSocket for Socket {
         self.poll_errors()
     }
 
-    #[cfg(unix)]
-    fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(self)
+    fn readiness(&self) -> ReadinessSource<'_> {
+        ReadinessSource::Descriptor(std::os::fd::AsFd::as_fd(self))
     }
 }

@@ -22,6 +22,7 @@ use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
 use crate::error::BuildError;
 use crate::panic::note_locations;
+use crate::runtime::{Runtime, system_seed};
 use crate::shard::Clock;
 
 /// A builder of an [`Endpoint`]: its socket, its roles and its threads.
@@ -32,6 +33,7 @@ pub struct EndpointBuilder {
     client: Option<ClientConfig>,
     shards: usize,
     on_caller_runtime: Option<bool>,
+    runtime: Option<Arc<dyn Runtime>>,
     options: Options,
     observers: Option<ObserverFactory>,
     generator: GeneratorFactory,
@@ -61,6 +63,13 @@ impl EndpointBuilder {
         Self::at(BindTarget::Custom(socket))
     }
 
+    /// Uses an implementation of [`DatagramSocket`] in place of the address or socket that this
+    /// was created with.
+    pub fn datagram_socket(mut self, socket: Arc<dyn DatagramSocket>) -> Self {
+        self.target = BindTarget::Custom(socket);
+        self
+    }
+
     fn at(target: BindTarget) -> Self {
         Self {
             target,
@@ -68,6 +77,7 @@ impl EndpointBuilder {
             client: None,
             shards: 1,
             on_caller_runtime: None,
+            runtime: None,
             options: Options::default(),
             observers: None,
             generator: Arc::new(|| Box::new(RandomGenerator::new(DEFAULT_CID_LEN))),
@@ -107,6 +117,15 @@ impl EndpointBuilder {
     /// configuration, whose event loop must not wait for the application's tasks.
     pub fn on_own_threads(mut self) -> Self {
         self.on_caller_runtime = Some(false);
+        self
+    }
+
+    /// Uses the clock, the timers and the tasks of `runtime`, in place of the system's clock and
+    /// timers and of threads: for other runtimes, and for virtual time. Its socket needs a
+    /// [readiness](DatagramSocket::readiness) that the runtime can wait for: flags of its own, or
+    /// a descriptor on a tokio runtime.
+    pub fn runtime(mut self, runtime: Arc<dyn Runtime>) -> Self {
+        self.runtime = Some(runtime);
         self
     }
 
@@ -199,12 +218,15 @@ impl EndpointBuilder {
     ) -> Result<Endpoint, BuildError> {
         let on_caller = self.on_caller_runtime.unwrap_or(self.server.is_none());
         check_shards(self.shards, on_caller)?;
-        if on_caller && tokio::runtime::Handle::try_current().is_err() {
+        if self.runtime.is_none() && on_caller && tokio::runtime::Handle::try_current().is_err() {
             return Err(BuildError::NoRuntime);
         }
         let cid_len = checked_cid_len(&self.generator, self.shards)?;
         note_locations();
-        let mut rng = Rng::from_seed(random()?);
+        let mut rng = Rng::from_seed(match &self.runtime {
+            Some(runtime) => runtime.random_seed()?,
+            None => system_seed()?,
+        });
         let key = ShardKey::new(&mut rng);
         let (mut endpoint_shared, config) =
             prepare(self.server, self.observers, self.generator, &mut rng)?;
@@ -214,7 +236,7 @@ impl EndpointBuilder {
             endpoint_shared: Arc::new(endpoint_shared),
             config,
             key,
-            clock: Clock::start(),
+            clock: self.runtime.map_or_else(Clock::start, Clock::of),
             options: self.options,
             custom_socket: matches!(self.target, BindTarget::Custom(_)),
             on_caller_runtime: on_caller,
@@ -374,14 +396,6 @@ fn bind(
         .into_iter()
         .map(|socket| Arc::new(socket) as Arc<dyn DatagramSocket>)
         .collect())
-}
-
-/// Returns 256 random bits from the operating system.
-fn random() -> Result<[u8; 32], BuildError> {
-    let mut seed = [0; 32];
-    aws_lc_rs::rand::fill(&mut seed)
-        .map_err(|_| std::io::Error::other("the operating system returned no random bytes"))?;
-    Ok(seed)
 }
 
 #[cfg(test)]

@@ -64,7 +64,11 @@ impl ShardFactory {
         }
         let budget = self.endpoint_shared.budget.clone();
         Arc::new(ShardLink::new(
-            self.clock, endpoint, socket, budget, restarts,
+            self.clock.clone(),
+            endpoint,
+            socket,
+            budget,
+            restarts,
         ))
     }
 
@@ -85,6 +89,10 @@ impl ShardFactory {
         };
         let endpoint_shared = self.endpoint_shared.clone();
         let make = move || Driver::new(link, socket, endpoint_shared, position);
+        if let Some(runtime) = self.clock.runtime() {
+            runtime.spawn(Box::pin(make()?.run()));
+            return Ok(());
+        }
         if !self.on_caller_runtime {
             return spawn_thread(index, make);
         }

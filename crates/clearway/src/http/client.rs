@@ -24,7 +24,7 @@ use super::request_stream::{RequestStream, ResponsePart};
 
 use crate::config::ClientConfig;
 use crate::connection::{Connection, Signal};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointBuilder};
 
 /// Most connections on which a request is tried that no server has acted on.
 const ATTEMPTS: usize = 3;
@@ -89,8 +89,21 @@ impl Client {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn bind(address: SocketAddr, config: ClientConfig) -> Result<Self, Error> {
-        let endpoint = Endpoint::builder(address)
-            .client(config.alpn([ALPN]))
+        Self::bind_with(address, config, |endpoint| endpoint)
+    }
+
+    /// Creates a client as [`bind`](Self::bind) does, after `change` has set what else the
+    /// endpoint should be like: its socket, its runtime, its observers.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn bind_with(
+        address: SocketAddr,
+        config: ClientConfig,
+        change: impl FnOnce(EndpointBuilder) -> EndpointBuilder,
+    ) -> Result<Self, Error> {
+        let endpoint = Endpoint::builder(address).client(config.alpn([ALPN]));
+        let endpoint = change(endpoint)
             .http(Arc::default())
             .build()
             .map_err(|error| Error::Endpoint(Arc::new(error)))?;

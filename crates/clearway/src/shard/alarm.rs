@@ -1,7 +1,8 @@
 //! The timer of the event loop.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::pin::Pin;
+use std::time::Duration;
 
 use clearway_quic::Instant;
 use clearway_udp::Timer;
@@ -10,6 +11,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::Sleep;
 
 use super::{Clock, watch};
+use crate::runtime;
 
 /// A timer with one deadline: a high-resolution one where the system has it, precise enough for
 /// pacing, or else tokio's.
@@ -25,6 +27,8 @@ enum TimerKind {
     Precise(AsyncFd<Timer>),
     /// Tokio's timer, with a resolution of a millisecond.
     Tokio(Option<Pin<Box<Sleep>>>),
+    /// The timer of the runtime that the endpoint was given.
+    Runtime(Box<dyn runtime::Timer>),
     /// Expires with a manual clock, when it is polled.
     #[cfg(test)]
     Manual,
@@ -37,6 +41,14 @@ impl Alarm {
             return Self {
                 clock,
                 kind: TimerKind::Manual,
+                armed: None,
+            };
+        }
+        if let Some(runtime) = clock.runtime() {
+            let kind = TimerKind::Runtime(runtime.timer());
+            return Self {
+                clock,
+                kind,
                 armed: None,
             };
         }
@@ -55,22 +67,32 @@ impl Alarm {
         if self.armed.is_some_and(|armed| armed <= at) {
             return;
         }
-        let Some(system) = self.clock.to_system(at) else {
-            return;
-        };
         match &mut self.kind {
-            TimerKind::Precise(timer) => {
-                if let Err(error) = timer.get_ref().arm_at(system) {
-                    tracing::warn!(%error, "the high-resolution timer failed; using tokio's timer");
-                    self.kind = TimerKind::Tokio(Some(sleep_until(system)));
-                }
-            }
-            TimerKind::Tokio(Some(sleep)) => sleep.as_mut().reset(system.into()),
-            TimerKind::Tokio(sleep) => *sleep = Some(sleep_until(system)),
+            TimerKind::Runtime(timer) => timer.set(Duration::from_nanos(at.as_nanos())),
+            TimerKind::Precise(_) | TimerKind::Tokio(_) => match self.clock.to_system(at) {
+                Some(system) => self.set_system(system),
+                None => return,
+            },
             #[cfg(test)]
             TimerKind::Manual => {}
         }
         self.armed = Some(at);
+    }
+
+    fn set_system(&mut self, at: std::time::Instant) {
+        match &mut self.kind {
+            TimerKind::Precise(timer) => {
+                if let Err(error) = timer.get_ref().arm_at(at) {
+                    tracing::warn!(%error, "the high-resolution timer failed; using tokio's timer");
+                    self.kind = TimerKind::Tokio(Some(sleep_until(at)));
+                }
+            }
+            TimerKind::Tokio(Some(sleep)) => sleep.as_mut().reset(at.into()),
+            TimerKind::Tokio(sleep) => *sleep = Some(sleep_until(at)),
+            TimerKind::Runtime(_) => {}
+            #[cfg(test)]
+            TimerKind::Manual => {}
+        }
     }
 
     /// Waits until it expires. Cancel-safe.
@@ -98,6 +120,7 @@ impl Alarm {
             },
             TimerKind::Tokio(Some(sleep)) => sleep.as_mut().await,
             TimerKind::Tokio(None) => return pending().await,
+            TimerKind::Runtime(timer) => poll_fn(|cx| timer.poll_expired(cx)).await,
             #[cfg(test)]
             TimerKind::Manual => {
                 if self.armed.is_none_or(|at| self.clock.now() < at) {

@@ -1,40 +1,68 @@
 //! The endpoint's time: nanoseconds since it was created.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use clearway_quic::Instant;
 
-/// Converts the system's monotonic clock into the transport's, and back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    origin: std::time::Instant,
+use crate::runtime::Runtime;
+
+/// Converts the host's monotonic clock into the transport's, and back.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    /// The system's, since this origin.
+    System(std::time::Instant),
+    Runtime(Arc<dyn Runtime>),
     /// Returns the time that the test has set for its thread.
     #[cfg(test)]
-    manual: bool,
+    Manual,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        Self {
-            origin: std::time::Instant::now(),
-            #[cfg(test)]
-            manual: false,
-        }
+        Self(Source::System(std::time::Instant::now()))
+    }
+
+    /// Creates the clock of a runtime.
+    pub(crate) fn of(runtime: Arc<dyn Runtime>) -> Self {
+        Self(Source::Runtime(runtime))
     }
 
     pub(crate) fn now(&self) -> Instant {
-        #[cfg(test)]
-        if self.manual {
-            let now = MANUAL.get();
-            MANUAL.set(now + STEP.get());
-            return now;
+        match &self.0 {
+            Source::System(origin) => Instant::ZERO + origin.elapsed(),
+            Source::Runtime(runtime) => Instant::ZERO + runtime.now(),
+            #[cfg(test)]
+            Source::Manual => {
+                let now = MANUAL.get();
+                MANUAL.set(now + STEP.get());
+                now
+            }
         }
-        Instant::ZERO + self.origin.elapsed()
     }
 
-    /// Converts back; `None` if the system's clock cannot represent the time.
-    pub(crate) fn to_system(self, at: Instant) -> Option<std::time::Instant> {
-        self.origin.checked_add(Duration::from_nanos(at.as_nanos()))
+    /// Returns the runtime whose clock it is, if it is not the system's.
+    pub(crate) fn runtime(&self) -> Option<&Arc<dyn Runtime>> {
+        match &self.0 {
+            Source::Runtime(runtime) => Some(runtime),
+            Source::System(_) => None,
+            #[cfg(test)]
+            Source::Manual => None,
+        }
+    }
+
+    /// Converts back to the system's clock; `None` if that cannot represent the time, or it is
+    /// another clock.
+    pub(crate) fn to_system(&self, at: Instant) -> Option<std::time::Instant> {
+        match &self.0 {
+            Source::System(origin) => origin.checked_add(Duration::from_nanos(at.as_nanos())),
+            Source::Runtime(_) => None,
+            #[cfg(test)]
+            Source::Manual => None,
+        }
     }
 
     /// Returns the wall-clock time in Unix seconds, for tokens.
@@ -57,14 +85,11 @@ thread_local! {
 impl Clock {
     /// Creates a clock that stands still until [`set`](Self::set).
     pub(crate) fn manual() -> Self {
-        Self {
-            manual: true,
-            ..Self::start()
-        }
+        Self(Source::Manual)
     }
 
     pub(crate) fn is_manual(&self) -> bool {
-        self.manual
+        matches!(self.0, Source::Manual)
     }
 
     /// Makes every read of a manual clock of this thread advance it by `step`.

@@ -9,12 +9,12 @@ use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
 use rustc_hash::FxHashMap;
 
-use super::AsyncSocket;
+use super::async_socket::AsyncSocket;
 use super::backlog::Backlog;
 use super::deadlines::{DeadlineSlot, Deadlines};
 use super::eviction::EvictionState;
 use super::link::{CloseAll, ShardLink};
-use super::pending_clients::PendingClients;
+use super::pending_clients::{HandshakePace, PendingClients};
 use super::scheduler::{Scheduler, TimeAccount};
 use super::transmitter::Transmitter;
 use crate::connection::{Activity, ConnectionShared, Stage, State, Wakeups};
@@ -62,6 +62,7 @@ pub(super) struct Connections {
     /// Buffer for responses without a connection.
     pub(super) response: Vec<u8>,
     pub(super) pending_clients: PendingClients,
+    pub(super) handshake_pace: HandshakePace,
     /// The socket probably held more datagrams when it was last read.
     pub(super) socket_has_more: bool,
     /// Handshakes begun in this turn.
@@ -101,6 +102,7 @@ impl Connections {
             pending_clients: PendingClients::new(
                 u64::from(position.key.k0) << 32 | u64::from(position.key.k1),
             ),
+            handshake_pace: HandshakePace::default(),
             socket_has_more: false,
             begun: 0,
             closing: None,
@@ -117,8 +119,16 @@ impl Connections {
 
     /// Whether there is work to do without waiting.
     pub(super) fn has_work(&self) -> bool {
-        !self.pending_clients.is_empty()
+        !self.pending_clients.is_empty() && self.handshakes_resume_at().is_none()
             || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
+    }
+
+    /// Returns when a waiting client's handshake may begin, if that is later.
+    pub(super) fn handshakes_resume_at(&self) -> Option<Instant> {
+        if self.pending_clients.is_empty() {
+            return None;
+        }
+        self.handshake_pace.pause(self.link.clock.now())
     }
 
     pub(super) fn shared(&self, handle: ConnectionHandle) -> Option<&ConnectionShared> {
@@ -251,7 +261,7 @@ impl Connections {
     pub(super) fn on_failure(&self, failure: &EndpointError) {
         tracing::error!(%failure, shard = self.position.index, "a shard has failed");
         if self.link.set_failure(failure.clone()) {
-            self.link.keep_socket(self.socket.get_ref().0.clone());
+            self.link.keep_socket(self.socket.handle());
         }
     }
 

@@ -9,11 +9,11 @@ use clearway_udp::DatagramSocket;
 use tokio::io::Interest;
 
 use super::alarm::Alarm;
+use super::async_socket::AsyncSocket;
 use super::connections::{Connections, Position};
 use super::link::{ShardLink, count};
 use super::receiver::Receiver;
 use super::strays::Strays;
-use super::{AsyncSocket, watch_socket};
 use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
 use crate::panic::{CaughtPanic, catch};
@@ -54,13 +54,11 @@ impl Driver {
         endpoint_shared: Arc<EndpointShared>,
         position: Position,
     ) -> io::Result<Self> {
-        link.set_runtime(tokio::runtime::Handle::current());
-        Ok(Self::watching(
-            link,
-            watch_socket(socket)?,
-            endpoint_shared,
-            position,
-        ))
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            link.set_runtime(runtime);
+        }
+        let socket = AsyncSocket::new(socket)?;
+        Ok(Self::watching(link, socket, endpoint_shared, position))
     }
 
     pub(super) fn watching(
@@ -70,8 +68,8 @@ impl Driver {
         position: Position,
     ) -> Self {
         Self {
-            receiver: Receiver::new(&**socket.get_ref()),
-            alarm: Alarm::new(link.clock),
+            receiver: Receiver::new(socket.get_ref()),
+            alarm: Alarm::new(link.clock.clone()),
             shard: Connections::new(link, socket, endpoint_shared, position),
             abandoned: false,
             dirty: Vec::new(),
@@ -123,11 +121,11 @@ impl Driver {
         self.shard.take_strays(now, strays)?;
         let more = self.receiver.turn(&mut self.shard, now)?;
         self.shard.socket_has_more = more;
-        self.shard.begin_pending_clients(now)?;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;
+        self.shard.begin_pending_clients(now)?;
         self.shard.evict_for_memory(now);
         self.shard.evict_for_new_clients(now);
         let errors = self.receiver.drain_errors(&mut self.shard, now);
@@ -167,7 +165,7 @@ impl Driver {
             self.shard.close_all(now, close);
         }
         if let Some(socket) = socket {
-            match watch_socket(socket) {
+            match AsyncSocket::new(socket) {
                 Ok(socket) => self.shard.move_to(now, socket),
                 Err(error) => {
                     tracing::error!(%error, "cannot use the new socket; staying on the old one");
@@ -182,6 +180,7 @@ impl Driver {
         self.alarm.set(self.shard.deadlines.next());
         self.alarm.set(self.shard.transmitter.resend_at());
         self.alarm.set(self.receiver.retry_at());
+        self.alarm.set(self.shard.handshakes_resume_at());
         // Errors wake it too, because a buffer full of them receives no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
         if self.shard.transmitter.is_blocked() {

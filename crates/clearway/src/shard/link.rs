@@ -194,8 +194,8 @@ impl ShardLink {
         restarts: u64,
     ) -> Self {
         Self {
+            turns: Turns::new(clock.clone()),
             clock,
-            turns: Turns::new(clock),
             budget,
             left_socket: Mutex::default(),
             failure: OnceLock::new(),

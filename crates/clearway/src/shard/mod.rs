@@ -13,12 +13,14 @@
 //! | `pending_clients` | new clients that wait for their handshake to begin |
 //! | `eviction` | closing connections when memory or places run out |
 //! | `transmitter` | sending trains of datagrams |
+//! | `async_socket` | the socket with its readiness |
 //! | `deadlines`, `alarm` | the deadlines of connections, and the timer for the next |
 //! | `strays` | datagrams forwarded from other shards |
 //! | `connection_count` | the number of connections over all shards |
 //! | `clock` | the endpoint's time |
 
 mod alarm;
+mod async_socket;
 mod backlog;
 mod clock;
 mod connection_count;
@@ -27,8 +29,6 @@ mod deadlines;
 mod driver;
 mod eviction;
 mod link;
-#[cfg(test)]
-mod manual_socket;
 mod pending_clients;
 mod receiver;
 mod routing;
@@ -40,8 +40,7 @@ mod turn;
 mod world;
 
 use std::io;
-use std::ops::Deref;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 use clearway_udp::DatagramSocket;
@@ -59,36 +58,27 @@ pub(crate) use self::link::ShardLink;
 pub(crate) use self::scheduler::{MAX_OWED, QUANTUM_NANOS};
 
 /// A shard's socket as a file descriptor, for the runtime.
-#[derive(Clone, Debug)]
-struct SocketFd(Arc<dyn DatagramSocket>);
+#[derive(Debug)]
+struct SocketFd {
+    descriptor: RawFd,
+    /// Keeps the descriptor open.
+    _owner: Arc<dyn DatagramSocket>,
+}
 
-impl Deref for SocketFd {
-    type Target = dyn DatagramSocket;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
+impl SocketFd {
+    /// `descriptor` is the one of `owner`.
+    fn new(descriptor: BorrowedFd<'_>, owner: Arc<dyn DatagramSocket>) -> Self {
+        Self {
+            descriptor: descriptor.as_raw_fd(),
+            _owner: owner,
+        }
     }
 }
 
 impl AsRawFd for SocketFd {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.descriptor().as_raw_fd()
+        self.descriptor
     }
-}
-
-/// A socket with its readiness.
-#[cfg(not(test))]
-type AsyncSocket = AsyncFd<SocketFd>;
-#[cfg(test)]
-use self::manual_socket::AsyncSocket;
-
-/// Registers a socket with the runtime.
-fn watch_socket(socket: Arc<dyn DatagramSocket>) -> io::Result<AsyncSocket> {
-    let interest = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
-    let socket = watch(SocketFd(socket), interest)?;
-    #[cfg(test)]
-    let socket = AsyncSocket::Runtime(socket);
-    Ok(socket)
 }
 
 /// Registers a file descriptor with the runtime.

@@ -84,6 +84,56 @@ impl PendingClients {
     }
 }
 
+/// When the next handshake may begin.
+///
+/// A handshake cannot be interrupted, and a request takes several turns. If each turn began one, a
+/// flood of them would take most of the time from connections whose requests take little. So while
+/// connections transfer data, a pause as long as the handshake follows each: floods take at most
+/// half of the time. The pause is kept even if nothing is to be done in it, because the next request
+/// is about to arrive.
+#[derive(Debug, Default)]
+pub(super) struct HandshakePace {
+    /// The end of the pause.
+    resume_at: Instant,
+    /// What the last handshake took.
+    cost: Duration,
+    /// When a connection last transferred stream data.
+    transferred_at: Option<Instant>,
+}
+
+/// How long after its last transfer a connection is expected to go on.
+const TRANSFER_WINDOW: Duration = Duration::from_millis(1);
+
+/// The longest pause, so that a handshake interrupted by other programs does not keep clients
+/// waiting.
+const MAX_PAUSE: Duration = Duration::from_millis(1);
+
+impl HandshakePace {
+    /// Records that a handshake took the time from `began` until `ended`.
+    pub(super) fn on_handshake(&mut self, began: Instant, ended: Instant) {
+        self.cost = ended.saturating_since(began).min(MAX_PAUSE);
+        self.resume_at = ended + self.cost;
+    }
+
+    /// Records that a handshake begins which is not timed.
+    pub(super) fn on_untimed_handshake(&mut self, now: Instant) {
+        self.resume_at = now + self.cost.saturating_mul(2);
+    }
+
+    /// Records that a connection has transferred stream data.
+    pub(super) fn on_transfer(&mut self, now: Instant) {
+        self.transferred_at = Some(now);
+    }
+
+    /// Returns the end of the pause, if there is one at `now`.
+    pub(super) fn pause(&self, now: Instant) -> Option<Instant> {
+        let busy = self
+            .transferred_at
+            .is_some_and(|at| now.saturating_since(at) < TRANSFER_WINDOW);
+        (busy && now < self.resume_at).then_some(self.resume_at)
+    }
+}
+
 /// Recent handshakes by source: a count-min sketch, whose size is fixed and whose counts are
 /// never too low. Halved every [`HALF_LIFE`].
 #[derive(Debug)]
@@ -162,6 +212,29 @@ mod tests {
     }
 
     const NOW: Instant = Instant::from_nanos(5_000_000_000);
+
+    #[test]
+    fn pause_as_long_as_a_handshake_follows_it_while_data_is_transferred() {
+        let mut pace = HandshakePace::default();
+        let cost = Duration::from_micros(200);
+        assert_eq!(pace.pause(NOW), None);
+        pace.on_handshake(NOW, NOW + cost);
+        // Nobody else is there.
+        assert_eq!(pace.pause(NOW + cost), None);
+        pace.on_transfer(NOW);
+        assert_eq!(pace.pause(NOW + cost), Some(NOW + cost * 2));
+        assert_eq!(pace.pause(NOW + cost * 2), None);
+        pace.on_untimed_handshake(NOW + cost * 3);
+        assert_eq!(pace.pause(NOW + cost * 3), Some(NOW + cost * 5));
+        // The transfer was long ago.
+        pace.on_untimed_handshake(NOW + TRANSFER_WINDOW);
+        assert_eq!(pace.pause(NOW + TRANSFER_WINDOW), None);
+        // The machine was busy with something else.
+        pace.on_handshake(NOW, NOW + Duration::from_secs(1));
+        pace.on_transfer(NOW + Duration::from_secs(1));
+        let end = NOW + Duration::from_secs(1) + MAX_PAUSE;
+        assert_eq!(pace.pause(NOW + Duration::from_secs(1)), Some(end));
+    }
 
     #[test]
     fn clients_from_sources_with_few_recent_handshakes_go_first() {

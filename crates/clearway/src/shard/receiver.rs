@@ -10,10 +10,10 @@ use clearway_quic::endpoint::ConnectionHandle;
 use clearway_udp::{DatagramSocket, Ecn, IcmpKind, Meta, RecvBatch, RecvError};
 use tokio::io::Interest;
 
+use super::Clock;
 use super::connections::Connections;
 use super::driver::broken;
 use super::link::count;
-use super::{Clock, SocketFd};
 use crate::connection::Stage;
 use crate::error::EndpointError;
 use crate::log_limit::LogLimiter;
@@ -102,7 +102,7 @@ impl Receiver {
         let batch = &mut self.batch;
         batch.clear();
         let mut failure = None;
-        let mut receive = |socket: &SocketFd| match socket.recv(batch) {
+        let mut receive = |socket: &dyn DatagramSocket| match socket.recv(batch) {
             // Only errors of earlier sends; there may be datagrams behind them.
             Ok(0) => Ok(()),
             Ok(_) if batch.is_full() => Ok(()),
@@ -191,7 +191,7 @@ impl Receiver {
                             None
                         }
                         None => {
-                            let room = shard.has_room_for_client();
+                            let room = shard.has_room_for_client(now);
                             shard.route(&mut endpoint, now, unix_now, from, datagram, room)
                         }
                     };

@@ -51,8 +51,10 @@ impl Connections {
     }
 
     /// Whether a new client may begin at once: no earlier client waits.
-    pub(super) fn has_room_for_client(&self) -> bool {
-        self.begun < CLIENTS_PER_TURN && self.pending_clients.is_empty()
+    pub(super) fn has_room_for_client(&self, now: Instant) -> bool {
+        self.begun < CLIENTS_PER_TURN
+            && self.pending_clients.is_empty()
+            && self.handshake_pace.pause(now).is_none()
     }
 
     /// Returns the connection that a datagram belongs to, or `None` if it was handled here. A
@@ -149,7 +151,7 @@ impl Connections {
         mut strays: Strays,
     ) -> Result<(), EndpointError> {
         while let Some(stray) = strays.pop() {
-            let room = self.has_room_for_client();
+            let room = self.has_room_for_client(now);
             self.take_copy(now, stray, room)?;
         }
         Ok(())
@@ -161,9 +163,16 @@ impl Connections {
     /// As [`on_routing_panic`](Self::on_routing_panic).
     pub(super) fn begin_pending_clients(&mut self, now: Instant) -> Result<(), EndpointError> {
         while self.begun < CLIENTS_PER_TURN
+            && self.handshakes_resume_at().is_none()
             && let Some(stray) = self.pending_clients.pop()
         {
+            let before = self.begun;
+            let began = self.link.clock.now();
             self.take_copy(now, stray, true)?;
+            if self.begun > before {
+                let ended = self.link.clock.now();
+                self.handshake_pace.on_handshake(began, ended);
+            }
         }
         self.begun = 0;
         Ok(())
@@ -218,6 +227,7 @@ impl Connections {
             return None;
         }
         self.begun = self.begun.saturating_add(1);
+        self.handshake_pace.on_untimed_handshake(now);
         if let Some(source) = endpoint.admission().source_of(from.remote.ip()) {
             self.pending_clients.record_handshake(now, source);
         }
@@ -276,7 +286,7 @@ impl Connections {
 
     fn respond(&self, from: RecvMeta) {
         let socket = self.socket.get_ref();
-        if !send_datagram(&**socket, from.remote, from.local_ip, &self.response) {
+        if !send_datagram(socket, from.remote, from.local_ip, &self.response) {
             count(&self.link.counts.answers_dropped);
         }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clearway_quic::Instant;
 use clearway_quic::connection::{EndpointEvent, RecvMeta, Transmit};
 use clearway_quic::endpoint::ConnectionHandle;
+use clearway_udp::DatagramSocket;
 
-use super::SocketFd;
 use super::connections::Connections;
 use super::link::count;
 use super::scheduler::{Due, QUANTUM};
@@ -105,11 +105,11 @@ impl Connections {
         self.release(shared);
         served?;
         let moved = self.table.get(&handle).map(|entry| entry.activity.moved);
-        let at = self.charge(
-            handle,
-            at,
-            moved.map_or(0, |now| now.saturating_sub(before)),
-        );
+        let moved = moved.map_or(0, |now| now.saturating_sub(before));
+        let at = self.charge(handle, at, moved);
+        if moved > 0 {
+            self.handshake_pace.on_transfer(at);
+        }
         if self.backlog.has(handle) {
             self.mark_ready(handle);
         }
@@ -164,7 +164,7 @@ impl Connections {
         let Some(mut queue) = self.backlog.take(shared.handle) else {
             return;
         };
-        let clock = self.link.clock;
+        let clock = self.link.clock.clone();
         let began = clock.now();
         // If it panics, the turn that follows notices.
         let _ = shared.with_state(Stage::Receive, |state| {
@@ -212,7 +212,7 @@ impl Connections {
             match step {
                 Ok(Step::Send(train)) => {
                     // Outside of the lock, because the system call takes long.
-                    let sent = self.transmitter.send(&**self.socket.get_ref(), &train, now);
+                    let sent = self.transmitter.send(self.socket.get_ref(), &train, now);
                     self.after_send(shared, sent)?;
                 }
                 Ok(Step::Wait(summary)) => {
@@ -359,7 +359,7 @@ impl Connections {
         if let Some(close_datagram) = shared.take_close_datagram() {
             let (remote, local_ip) = (close_datagram.remote, close_datagram.local_ip);
             let socket = self.socket.get_ref();
-            if !send_datagram(&**socket, remote, local_ip, &close_datagram.datagram) {
+            if !send_datagram(socket, remote, local_ip, &close_datagram.datagram) {
                 count(&self.link.counts.answers_dropped);
             }
         }
@@ -385,7 +385,7 @@ impl Connections {
         }
         let transmitter = &mut self.transmitter;
         let overdue = transmitter.resend_at().is_some_and(|at| at <= now);
-        let mut offer = |socket: &SocketFd| match transmitter.resend(&**socket, now) {
+        let mut offer = |socket: &dyn DatagramSocket| match transmitter.resend(socket, now) {
             SendOutcome::Blocked => Err(io::ErrorKind::WouldBlock.into()),
             // The connection of the train is not known any more; it detects the loss of
             // datagrams that are too large.

@@ -3,14 +3,14 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clearway::udp::{
-    Counters, DatagramSocket, IcmpError, Meta, Options, RecvBatch, RecvError, Report, SendError,
-    Socket, Transmit,
+    Counters, DatagramSocket, IcmpError, Meta, Options, ReadinessSource, RecvBatch, RecvError,
+    Report, SendError, Socket, Transmit,
 };
 use clearway::{Connection, Endpoint, EndpointBuilder};
 
@@ -126,8 +126,8 @@ impl DatagramSocket for Local {
         Ok(None)
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    fn readiness(&self) -> ReadinessSource<'_> {
+        ReadinessSource::Descriptor(self.socket.as_fd())
     }
 }
 
@@ -212,8 +212,8 @@ impl DatagramSocket for Pestered {
         Ok(Some(self.error))
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.socket.descriptor()
+    fn readiness(&self) -> ReadinessSource<'_> {
+        self.socket.readiness()
     }
 }
 

@@ -25,13 +25,13 @@ use std::time::Duration;
 
 use clearway_quic::Instant;
 use clearway_quic::connection::Config;
-use clearway_udp::{DatagramSocket, SteeringKey};
+use clearway_udp::{DatagramSocket, Events, SteeringKey};
 
 use self::app::App;
 use self::events::Event;
 use self::peer::Peer;
 use self::socket::{Fault, MemorySocket};
-use super::manual_socket::{AsyncSocket, Readiness};
+use super::async_socket::AsyncSocket;
 use super::{Clock, Driver, Position, ShardLink};
 use crate::connection::Stage;
 use crate::endpoint::{EndpointShared, shard_parts};
@@ -78,7 +78,6 @@ struct Shard {
     link: Arc<ShardLink>,
     endpoint_shared: Arc<EndpointShared>,
     socket: Arc<MemorySocket>,
-    readiness: Readiness,
     now: Instant,
     peers: Vec<Peer>,
     apps: Vec<App>,
@@ -123,7 +122,7 @@ impl Shard {
     /// Creates a shard with clients whose handshakes are complete.
     fn new(scope: &Scope) -> Self {
         let socket = Arc::new(MemorySocket::new());
-        let (clock, readiness) = (Clock::manual(), Readiness::default());
+        let clock = Clock::manual();
         let now = Instant::ZERO + Duration::from_secs(1);
         Clock::set(now);
         let shared: Arc<dyn DatagramSocket> = socket.clone();
@@ -132,7 +131,7 @@ impl Shard {
             index: 0,
             key: SteeringKey { k0: 1, k1: 2 },
         };
-        let watched = AsyncSocket::manual(shared, readiness.clone());
+        let watched = AsyncSocket::new(shared).expect("flags need no runtime");
         let driver = Driver::watching(link.clone(), watched, endpoint_shared.clone(), position);
         let mut shard = Self {
             scope: scope.clone(),
@@ -140,7 +139,6 @@ impl Shard {
             link,
             endpoint_shared,
             socket,
-            readiness,
             now,
             peers: Vec::new(),
             apps: Vec::new(),
@@ -178,13 +176,11 @@ impl Shard {
     }
 
     fn signal_writable(&self) {
-        let writable = &self.readiness.writable;
-        writable.store(true, std::sync::atomic::Ordering::Release);
+        self.socket.readiness.set(Events::WRITABLE);
     }
 
     fn signal_readable(&self) {
-        let readable = &self.readiness.readable;
-        readable.store(true, std::sync::atomic::Ordering::Release);
+        self.socket.readiness.set(Events::READABLE);
     }
 
     fn wait(&mut self, duration: Duration) {

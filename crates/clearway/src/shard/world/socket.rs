@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use clearway_udp::{
-    Counters, DatagramSocket, DropKind, IcmpError, Meta, RecvBatch, RecvError, Report, SendError,
-    Transmit,
+    Counters, DatagramSocket, DropKind, IcmpError, Meta, Readiness, ReadinessSource, RecvBatch,
+    RecvError, Report, SendError, Transmit,
 };
 
 /// How the next call fails.
@@ -49,8 +48,7 @@ pub(super) struct Queues {
 pub(super) struct MemorySocket {
     queues: Mutex<Queues>,
     report: Report,
-    /// A real socket, for its file descriptor only.
-    descriptor: UdpSocket,
+    pub(super) readiness: Arc<Readiness>,
 }
 
 impl MemorySocket {
@@ -58,7 +56,7 @@ impl MemorySocket {
         Self {
             queues: Mutex::default(),
             report: Report::default(),
-            descriptor: UdpSocket::bind("127.0.0.1:0").expect("a socket"),
+            readiness: Arc::default(),
         }
     }
 
@@ -128,7 +126,7 @@ impl DatagramSocket for MemorySocket {
         Ok(None)
     }
 
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+    fn readiness(&self) -> ReadinessSource<'_> {
+        ReadinessSource::flags(self.readiness.clone())
     }
 }

@@ -1,0 +1,4 @@
+//! The event loop on modelled cores, and applications over modelled networks.
+
+mod applications;
+mod event_loop;
