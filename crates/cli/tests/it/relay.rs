@@ -12,14 +12,14 @@ use serde_json::Value;
 /// Only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Running {
+pub(crate) struct Running {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
 }
 
 impl Running {
-    fn start(to: SocketAddr, options: &[&str]) -> Self {
+    pub(crate) fn start(to: SocketAddr, options: &[&str]) -> Self {
         Self::start_between("127.0.0.1:0", &to.to_string(), options)
     }
 

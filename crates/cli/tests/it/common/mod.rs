@@ -7,6 +7,8 @@
     reason = "each test binary uses a part; a test that cannot go on has failed"
 )]
 
+pub mod tap;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::get::command::{expect, said, start};
 use crate::get::faulty_server::{Behaviour, FaultyServer, wait_for};
+use crate::relay::Running;
 use crate::web::{Site, TempDir, pattern, send};
 
 #[test]
@@ -171,4 +173,30 @@ fn times_without_a_unit_are_seconds() {
         let text = said(&expect(code, &arguments));
         assert!(text.contains(why), "{options:?}: {text}");
     }
+}
+
+/// Downloads, and returns whether `get` exits before another command, which begins when the file is
+/// complete and takes half a second.
+fn exits_first(url: &str) -> bool {
+    let out = TempDir::new();
+    let mut child = start(&["-k", "-s", "-o", &out.text("file"), url]);
+    wait_for(&out.join("file"), 4);
+    let mut other = Command::new("sleep").arg("0.5").spawn().unwrap();
+    assert!(child.wait().unwrap().success());
+    let first = other.try_wait().unwrap().is_none();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    first
+}
+
+/// On this path three PTOs (RFC 9000 §10.2) are more than a second. No machine is so busy that
+/// `get` loses every time.
+#[test]
+fn download_over_a_slow_path_does_not_stay_for_the_closing_state() {
+    let dir = TempDir::new();
+    dir.old_file("a", b"text");
+    let site = Site::start(dir.path(), &[]);
+    let relay = Running::start(site.address(), &["--delay", "250ms"]);
+    let url = format!("https://{}/a", relay.listen);
+    assert!((0..20).any(|_| exits_first(&url)));
 }

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod answer;
+#[cfg(target_os = "linux")]
+mod closed_port;
 pub(crate) mod command;
 #[cfg(target_os = "linux")]
 mod durable;
@@ -16,4 +18,5 @@ mod resume;
 mod route;
 mod secrets;
 mod terminal;
+mod tickets;
 mod upload;

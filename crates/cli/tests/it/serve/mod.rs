@@ -3,6 +3,8 @@
 
 mod certificate;
 mod client;
+#[cfg(target_os = "linux")]
+mod dont_fragment;
 mod early;
 mod ending;
 #[cfg(target_os = "linux")]
@@ -22,6 +24,7 @@ mod shards;
 mod site_path;
 mod stalled_log;
 mod timeouts;
+mod tokens;
 mod upload;
 mod validators;
 #[cfg(target_os = "linux")]

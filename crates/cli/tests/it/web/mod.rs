@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -157,6 +158,12 @@ impl Site {
         let port = address.rsplit(':').next().unwrap();
         let url = format!("https://localhost:{port}");
         Self { child, lines, url }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        let port = self.url.rsplit(':').next().unwrap().parse().unwrap();
+        SocketAddr::from(([127, 0, 0, 1], port))
     }
 
     /// The next line of the access log.
