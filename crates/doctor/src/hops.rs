@@ -209,13 +209,14 @@ fn unmatched(samples: &[HopSample], order: &[String]) -> usize {
 fn verdict(worst: Option<&Segment>, segments: &[Segment]) -> String {
     match worst {
         Some(segment) => format!(
-            "Packets are lost between {} and {}: {} of {} ({:.2} %), on {} connections.",
+            "Packets are lost between {} and {}: {} of {} ({:.2} %), on {} connection{}.",
             segment.from,
             segment.to,
             segment.lost,
             segment.sent,
             segment.loss() * 100.0,
-            segment.connections
+            segment.connections,
+            if segment.connections == 1 { "" } else { "s" }
         ),
         None if segments.is_empty() => {
             "No two neighbouring hops saw the same connection: nothing can be compared.".to_owned()

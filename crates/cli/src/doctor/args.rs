@@ -103,6 +103,6 @@ fn interval(text: &str) -> Result<Span, String> {
     if INTERVALS.contains(&span.0.as_secs_f64()) {
         Ok(span)
     } else {
-        Err("must be between 200ms and 1h".to_owned())
+        Err("must be between 200ms and 3600s".to_owned())
     }
 }

@@ -4,6 +4,8 @@ mod common;
 mod web;
 
 mod demo;
+#[cfg(target_os = "linux")]
+mod doctor;
 mod findings;
 mod get;
 mod lab;

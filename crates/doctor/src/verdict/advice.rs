@@ -48,66 +48,84 @@ pub(super) fn advice(view: &View<'_>) -> Vec<Advice> {
             "Look at the filter that the program has on its socket.",
             format!("ss -uapn 'sport = :{}'", port(view)),
         )],
-        Stage::Memory => vec![
-            Advice::new(
-                "Find the sockets that hold the memory: the queue (Recv-Q) of one that nobody reads is large.",
-                "ss -uapn --sort rqueue 2>/dev/null || ss -uapnm",
-            ),
-            Advice::new(
-                "Or raise the limit (three numbers, in pages); it moves the loss to whichever buffer fills next.",
-                "sysctl net.ipv4.udp_mem",
-            ),
-        ],
+        Stage::Memory => memory(),
         Stage::Checksum => checksum(view),
-        Stage::NoPort => vec![
-            Advice::new(
-                "See the ports: the kernel answers such datagrams with \"port unreachable\".",
-                "tcpdump -nni any -c 20 'icmp[icmptype] = icmp-unreach and icmp[icmpcode] = 3'",
-            ),
-            Advice::new("See which ports programs listen on.", "ss -uanp"),
-        ],
+        Stage::NoPort => no_port(),
         Stage::Firewall => firewall(view),
         Stage::Sender => sender(view),
-        Stage::Wire => vec![Advice::new(
-            "Check cable, plugs and the other side's port: frames arrive damaged.",
-            format!("ethtool -S {} | grep -iE 'crc|err|frame'", device(view)),
-        )],
-        Stage::Ring => vec![
-            Advice::new(
-                "Give the card a larger ring: it bridges the time until a processor takes its packets.",
-                format!("ethtool -G {} rx 4096", device(view)),
-            ),
-            Advice::new(
-                "Spread its queues over more processors if one of them is busy with softirqs.",
-                "mpstat -P ALL 1 3",
-            ),
-        ],
-        Stage::Softnet => vec![
-            Advice::new(
-                "One processor cannot keep up with its queue: spread the receive work over more of them.",
-                format!(
-                    "echo ffffffff > /sys/class/net/{}/queues/rx-0/rps_cpus",
-                    device(view)
-                ),
-            ),
-            Advice::new(
-                "For bursts, a longer queue helps (the default is 1000 packets).",
-                "sysctl -w net.core.netdev_max_backlog=10000",
-            ),
-        ],
-        Stage::Device => vec![Advice::new(
-            "Look at the device and at the filters at its ingress.",
-            format!(
-                "ip -s -s link show {0}; tc -s filter show dev {0} ingress",
-                device(view)
-            ),
-        )],
+        Stage::Wire => wire(&device(view)),
+        Stage::Ring => ring(&device(view)),
+        Stage::Softnet => softnet(&device(view)),
+        Stage::Device => ingress(&device(view)),
         Stage::Ip => vec![Advice::new(
             "See what is wrong with the packets, by the counter's name.",
             "nstat -az | grep -E '^Ip|ReversePath'",
         )],
         Stage::Xdp | Stage::Application => Vec::new(),
     }
+}
+
+fn memory() -> Vec<Advice> {
+    vec![
+        Advice::new(
+            "Find the sockets that hold the memory: the queue (Recv-Q) of one that nobody reads is large.",
+            "ss -uapn --sort rqueue 2>/dev/null || ss -uapnm",
+        ),
+        Advice::new(
+            "Or raise the limit (three numbers, in pages); it moves the loss to whichever buffer fills next.",
+            "sysctl net.ipv4.udp_mem",
+        ),
+    ]
+}
+
+fn no_port() -> Vec<Advice> {
+    vec![
+        Advice::new(
+            "See the ports: the kernel answers such datagrams with \"port unreachable\".",
+            "tcpdump -nni any -c 20 'icmp[icmptype] = icmp-unreach and icmp[icmpcode] = 3'",
+        ),
+        Advice::new("See which ports programs listen on.", "ss -uanp"),
+    ]
+}
+
+fn wire(device: &str) -> Vec<Advice> {
+    vec![Advice::new(
+        "Check cable, plugs and the other side's port: frames arrive damaged.",
+        format!("ethtool -S {device} | grep -iE 'crc|err|frame'"),
+    )]
+}
+
+fn ring(device: &str) -> Vec<Advice> {
+    vec![
+        Advice::new(
+            "Give the card a larger ring: it bridges the time until a processor takes its packets.",
+            format!("ethtool -G {device} rx 4096"),
+        ),
+        Advice::new(
+            "Spread its queues over more processors if one of them is busy with softirqs.",
+            "mpstat -P ALL 1 3",
+        ),
+    ]
+}
+
+fn softnet(device: &str) -> Vec<Advice> {
+    vec![
+        Advice::new(
+            "One processor cannot keep up with its queue: spread the receive work over more of them.",
+            format!("echo ffffffff > /sys/class/net/{device}/queues/rx-0/rps_cpus"),
+        ),
+        Advice::new(
+            "For bursts, a longer queue helps (the default is 1000 packets).",
+            "sysctl -w net.core.netdev_max_backlog=10000",
+        ),
+    ]
+}
+
+fn ingress(device: &str) -> Vec<Advice> {
+    vec![Advice::new(
+        "Look at the device and at the filters at its ingress.",
+        format!("ip -s -s link show {device}; tc -s filter show dev {device} ingress"),
+    )]
 }
 
 fn port(view: &View<'_>) -> u16 {
