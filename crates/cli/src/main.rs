@@ -16,6 +16,7 @@ mod lab;
 mod log;
 mod output;
 mod printable;
+mod qlog;
 mod raw;
 mod relay;
 mod seconds;

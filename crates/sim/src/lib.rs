@@ -21,7 +21,7 @@
 //! # An axum service over a slow, lossy link
 //! ```
 //! use std::time::Duration;
-//! use clearway::{ClientConfig, ServerConfig, http};
+//! use clearway::{ClientConfig, Endpoint, ServerConfig, http};
 //! use clearway_sim::{Simulation, identity};
 //!
 //! let (certificate, key) = identity(["shop.example"]);
@@ -42,7 +42,7 @@
 //!
 //!     let local = "10.0.0.2:5000".parse().unwrap();
 //!     let config = ClientConfig::with_roots(&certificate).unwrap();
-//!     let client = http::Client::bind_with(local, config, |endpoint| net.attach(endpoint, local)).unwrap();
+//!     let client = http::Client::with_endpoint(net.attach(Endpoint::builder(local), local), config).unwrap();
 //!     client.resolve("shop.example", 443, [address]);
 //!     let response = client.get("https://shop.example/").await.unwrap();
 //!     http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes()

@@ -35,7 +35,7 @@ pub struct EndpointBuilder {
     on_caller_runtime: Option<bool>,
     runtime: Option<Arc<dyn Runtime>>,
     options: Options,
-    observers: Option<ObserverFactory>,
+    pub(super) observers: Option<ObserverFactory>,
     generator: GeneratorFactory,
     http: Option<Arc<clearway_http3::Config>>,
 }

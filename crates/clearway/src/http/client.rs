@@ -89,21 +89,17 @@ impl Client {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn bind(address: SocketAddr, config: ClientConfig) -> Result<Self, Error> {
-        Self::bind_with(address, config, |endpoint| endpoint)
+        Self::with_endpoint(Endpoint::builder(address), config)
     }
 
-    /// Creates a client as [`bind`](Self::bind) does, after `change` has set what else the
-    /// endpoint should be like: its socket, its runtime, its observers.
+    /// Creates a client on an endpoint with further options, such as socket options or traces.
+    /// Its address counts as in [`bind`](Self::bind).
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn bind_with(
-        address: SocketAddr,
-        config: ClientConfig,
-        change: impl FnOnce(EndpointBuilder) -> EndpointBuilder,
-    ) -> Result<Self, Error> {
-        let endpoint = Endpoint::builder(address).client(config.alpn([ALPN]));
-        let endpoint = change(endpoint)
+    pub fn with_endpoint(endpoint: EndpointBuilder, config: ClientConfig) -> Result<Self, Error> {
+        let endpoint = endpoint
+            .client(config.alpn([ALPN]))
             .http(Arc::default())
             .build()
             .map_err(|error| Error::Endpoint(Arc::new(error)))?;

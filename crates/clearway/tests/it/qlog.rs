@@ -74,3 +74,22 @@ async fn both_endpoints_write_a_qlog_file() {
     }
     let _ = std::fs::remove_dir_all(&base);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trace_can_begin_on_an_open_connection() {
+    let base = std::env::temp_dir().join(format!("clearway-qlog-late-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&base);
+    let dir = QlogDir::new(&base).unwrap().one_in(2);
+    let pair = Pair::new().await;
+    assert!(pair.near.start_qlog(dir.clone()));
+    // The second of two is not sampled.
+    assert!(!pair.far.start_qlog(dir.clone()));
+    pair.near.close(3, b"done");
+    pair.far.closed().await;
+    drop(pair);
+    let (role, events) = trace(&base).await;
+    assert_eq!(role, Some(Role::Client));
+    assert!(matches!(events[0].data, EventData::ConnectionStarted(_)));
+    assert_eq!(dir.failures(), 0);
+    let _ = std::fs::remove_dir_all(&base);
+}

@@ -4,6 +4,7 @@ use clearway::CongestionController;
 use clearway_links::ByteSize;
 
 use crate::controller_help::controller_help;
+use crate::qlog::QlogOptions;
 
 /// What the demo does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -48,6 +49,8 @@ pub(crate) struct Args {
     /// Size of the download.
     #[arg(long, default_value = "10MB")]
     pub(super) size: ByteSize,
+    #[command(flatten)]
+    pub(super) qlog: QlogOptions,
     /// Print one JSON object per run to stdout.
     #[arg(long)]
     pub(super) json: bool,

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::interrupt::unless_interrupted;
 use crate::log;
 use crate::output::print_json;
+use crate::qlog;
 
 /// Runs the downloads one after the other.
 ///
@@ -22,6 +23,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         args.size,
         args.controller
     );
+    let qlog = args.qlog.open("demo")?;
     let mut first_failure = None;
     let mut reports = Vec::new();
     for run in 1..=args.runs {
@@ -31,6 +33,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
             seed: args.seed.wrapping_add(u64::from(run - 1)),
             controller: args.controller,
             size: args.size.0,
+            qlog: qlog.clone(),
         };
         let interrupted = |failure: Failure| {
             let done = reports.len();
@@ -54,6 +57,8 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         say!("{}", summary(&reports));
     }
     log::end();
+    drop(runtime);
+    qlog::finish(qlog);
     match first_failure {
         None => Ok(()),
         Some(failure) if args.runs == 1 => Err(failure),

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use clearway::http::{Client, Code, Server};
 use clearway::{
-    ClientConfig, CongestionController, Connection, DevelopmentIdentity, ServerConfig,
-    TransportConfig,
+    ClientConfig, CongestionController, Connection, DevelopmentIdentity, Endpoint, QlogDir,
+    ServerConfig, TransportConfig,
 };
 use clearway_links::Profile;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,6 +18,7 @@ use super::series::{Recorder, Series};
 use super::site::Site;
 use crate::failure::{Failure, Kind};
 use crate::identity;
+use crate::qlog::with_traces;
 use crate::raw::pattern;
 use crate::relay::{self, Relay};
 use crate::terminal;
@@ -43,6 +44,8 @@ pub(super) struct Run {
     pub(super) controller: CongestionController,
     /// Bytes to download.
     pub(super) size: u64,
+    /// Where both ends write traces.
+    pub(super) qlog: Option<QlogDir>,
 }
 
 /// The result of a run.
@@ -84,7 +87,7 @@ struct DemoSetup {
 impl DemoSetup {
     fn build(run: &Run, recorder: &Recorder) -> Result<Self, Failure> {
         let identity = identity::development()?;
-        let server = server(&identity, run.controller, recorder)?;
+        let server = server(&identity, run, recorder)?;
         let site = Site::default();
         tokio::spawn({
             let (server, site) = (server.clone(), site.clone());
@@ -93,7 +96,8 @@ impl DemoSetup {
         let relay = network(server.local_addr(), run.seed)?;
         let config = ClientConfig::with_roots(identity.certificate_pem())
             .map_err(|error| Failure::caused(Kind::Other, "client", &error))?;
-        let client = Client::bind(ANY, config)
+        let endpoint = with_traces(Endpoint::builder(ANY), run.qlog.as_ref());
+        let client = Client::with_endpoint(endpoint, config)
             .map_err(|error| Failure::caused(Kind::Address, "client", &error))?;
         Ok(Self {
             server,
@@ -156,17 +160,20 @@ impl DemoSetup {
 
 fn server(
     identity: &DevelopmentIdentity,
-    controller: CongestionController,
+    run: &Run,
     recorder: &Recorder,
 ) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
-    transport.controller = controller.into();
+    transport.controller = run.controller.into();
     let config = ServerConfig::with_identity(identity.certificate_pem(), identity.key_pem())
         .map_err(|error| Failure::caused(Kind::Other, "server", &error))?
         .transport(transport);
     let recorder = recorder.clone();
     Server::builder(ANY, config)
-        .endpoint(|endpoint| endpoint.observe(move |_, _| Some(Box::new(recorder.clone()))))
+        .endpoint(|endpoint| {
+            let endpoint = endpoint.observe(move |_, _| Some(Box::new(recorder.clone())));
+            with_traces(endpoint, run.qlog.as_ref())
+        })
         .build()
         .map_err(|error| Failure::caused(Kind::Address, "server", &error))
 }

@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Method};
 use super::route::{ConnectTo, Resolve};
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
+use crate::qlog::QlogOptions;
 use crate::seconds;
 
 /// What it does, for `--help`.
@@ -130,6 +131,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
           help = controller_help("Congestion controller for uploads"))]
     pub(super) controller: CongestionController,
+    #[command(flatten)]
+    pub(super) qlog: QlogOptions,
     /// Print neither a progress bar nor a summary.
     #[arg(short, long)]
     pub(super) silent: bool,

@@ -1,10 +1,12 @@
 //! The `clearway get` command.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
 use clearway::http::Client;
+use clearway::{ClientConfig, Endpoint, QlogDir};
 
 use super::Args;
 use super::cause::failure;
@@ -19,6 +21,7 @@ use crate::failure::{Failure, Kind};
 use crate::interrupt::unless_interrupted;
 use crate::log;
 use crate::output::print_json;
+use crate::qlog::{self, with_traces};
 
 /// How long to wait for the closes to be sent. Servers that answer nothing are not waited for.
 const GOODBYE: Duration = Duration::from_millis(50);
@@ -39,17 +42,19 @@ pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
         .max_blocking_threads(WRITERS)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(get(Arc::from(args)));
+    let qlog = args.qlog.open("get")?;
+    let outcome = runtime.block_on(get(Arc::from(args), qlog.as_ref()));
     // Aborted transfers clean up, but a blocked output is not waited for.
     log::end();
     runtime.shutdown_timeout(CLEANUP);
+    qlog::finish(qlog);
     outcome
 }
 
-async fn get(args: Arc<Args>) -> Result<(), Failure> {
+async fn get(args: Arc<Args>, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let jobs = jobs(&args)?;
     let only = jobs.len() == 1;
-    let client = Client::new(trust::config(&args)?).map_err(|error| failure("get", &error))?;
+    let client = client(&trust::config(&args)?, qlog)?;
     for job in &jobs {
         route::direct(&client, &job.url, &args.resolve, &args.connect_to);
     }
@@ -90,6 +95,19 @@ async fn get(args: Arc<Args>) -> Result<(), Failure> {
         print_json(&summary)?;
     }
     outcome
+}
+
+/// A client on a socket for IPv6 and IPv4, or for IPv4 on hosts without the other.
+fn client(config: &ClientConfig, qlog: Option<&QlogDir>) -> Result<Client, Failure> {
+    let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
+    let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
+    let client = |address| {
+        let endpoint = with_traces(Endpoint::builder(address), qlog);
+        Client::with_endpoint(endpoint, config.clone())
+    };
+    client(dual)
+        .or_else(|_| client(v4))
+        .map_err(|error| failure("get", &error))
 }
 
 /// What a command that was stopped leaves for the next one, for people.

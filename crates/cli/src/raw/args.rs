@@ -10,6 +10,7 @@ use clearway_links::{ByteSize, Span};
 
 use crate::address;
 use crate::controller_help::controller_help;
+use crate::qlog::QlogOptions;
 
 /// What the raw protocol is, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -29,7 +30,7 @@ Examples:
   clearway raw serve --listen [::]:4433 --cert chain.pem --key key.pem --retry --zero-rtt
 
   # a qlog file of each connection
-  QLOGDIR=/tmp clearway raw serve --listen 127.0.0.1:4433";
+  clearway raw serve --listen 127.0.0.1:4433 --qlog traces";
 
 const GET_EXAMPLES: &str = "\
 Examples:
@@ -78,6 +79,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) shards: u16,
+    #[command(flatten)]
+    pub(super) qlog: QlogOptions,
     /// Print one JSON object to stdout at the end.
     #[arg(long)]
     pub(super) json: bool,
@@ -137,6 +140,8 @@ pub(crate) struct Get {
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
           help = controller_help("Congestion controller for uploads"))]
     pub(super) controller: CongestionController,
+    #[command(flatten)]
+    pub(super) qlog: QlogOptions,
     /// Print one JSON object to stdout.
     #[arg(long)]
     pub(super) json: bool,

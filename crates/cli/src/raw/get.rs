@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use clearway::{
-    ClientConfig, ConnectAnyError, ConnectError, Connection, Endpoint, TransportConfig,
+    ClientConfig, ConnectAnyError, ConnectError, Connection, Endpoint, QlogDir, TransportConfig,
 };
 
 use super::ALPN;
@@ -16,6 +16,7 @@ use crate::failure::{Failure, Kind};
 use crate::identity;
 use crate::interrupt::unless_interrupted;
 use crate::output::print_json;
+use crate::qlog::with_traces;
 
 /// How long to wait for the server to receive the close.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -24,8 +25,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// See [`Kind`].
-pub(super) async fn get(args: &Get) -> Result<(), Failure> {
-    let outcome = unless_interrupted(attempt(args))
+pub(super) async fn get(args: &Get, qlog: Option<&QlogDir>) -> Result<(), Failure> {
+    let outcome = unless_interrupted(attempt(args, qlog))
         .await
         .and_then(|done| done);
     match &outcome {
@@ -41,13 +42,13 @@ pub(super) async fn get(args: &Get) -> Result<(), Failure> {
     outcome.map(drop)
 }
 
-async fn attempt(args: &Get) -> Result<Download, Failure> {
+async fn attempt(args: &Get, qlog: Option<&QlogDir>) -> Result<Download, Failure> {
     let deadline = tokio::time::Instant::now() + args.timeout.0;
     let late = |_| {
         let message = format!("{}: timed out after {}", args.server, args.timeout);
         Failure::new(Kind::Timeout, message)
     };
-    let reaching = tokio::time::timeout_at(deadline, Client::reach(args));
+    let reaching = tokio::time::timeout_at(deadline, Client::reach(args, qlog));
     let (client, connected) = reaching.await.map_err(late)??;
     let outcome = tokio::time::timeout_at(deadline, client.run(args, connected)).await;
     client.endpoint.close(0, b"done");
@@ -72,11 +73,14 @@ struct EstablishedConnection {
 
 impl Client {
     /// Connects to the first of the server's addresses that responds.
-    async fn reach(args: &Get) -> Result<(Self, EstablishedConnection), Failure> {
+    async fn reach(
+        args: &Get,
+        qlog: Option<&QlogDir>,
+    ) -> Result<(Self, EstablishedConnection), Failure> {
         let config = config(args)?;
         let (remotes, host) = resolve(&args.server).await?;
         let server_name = args.server_name.clone().unwrap_or(host);
-        let endpoint = socket(&config)?;
+        let endpoint = socket(&config, qlog)?;
         let begun = Instant::now();
         let connecting = endpoint.connect_any(remotes, &server_name);
         let connection = connecting.await.map_err(|error| {
@@ -193,11 +197,15 @@ fn config(args: &Get) -> Result<ClientConfig, Failure> {
 }
 
 /// A socket for IPv6 and IPv4, or for IPv4 on hosts without the other.
-fn socket(config: &ClientConfig) -> Result<Endpoint, Failure> {
+fn socket(config: &ClientConfig, qlog: Option<&QlogDir>) -> Result<Endpoint, Failure> {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
-    Endpoint::client(dual, config.clone())
-        .or_else(|_| Endpoint::client(v4, config.clone()))
+    let client = |address| {
+        let endpoint = Endpoint::builder(address).client(config.clone());
+        with_traces(endpoint, qlog).build()
+    };
+    client(dual)
+        .or_else(|_| client(v4))
         .map_err(|error| Failure::caused(Kind::Address, "cannot open a socket", &error))
 }
 

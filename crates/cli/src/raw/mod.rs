@@ -20,7 +20,7 @@ use ask::ask;
 use request::{ALPN, Request};
 
 use crate::failure::Failure;
-use crate::log;
+use crate::{log, qlog};
 
 /// Runs one of the commands.
 ///
@@ -31,10 +31,17 @@ pub(crate) fn command(command: &Command) -> Result<(), Failure> {
         .worker_threads(2)
         .enable_all()
         .build()?;
+    let options = match command {
+        Command::Serve(args) => &args.qlog,
+        Command::Get(args) => &args.qlog,
+    };
+    let qlog = options.open("raw")?;
     let outcome = match command {
-        Command::Serve(args) => runtime.block_on(serve::serve(args)),
-        Command::Get(args) => runtime.block_on(get::get(args)),
+        Command::Serve(args) => runtime.block_on(serve::serve(args, qlog.as_ref())),
+        Command::Get(args) => runtime.block_on(get::get(args, qlog.as_ref())),
     };
     log::end();
+    drop(runtime);
+    qlog::finish(qlog);
     outcome
 }

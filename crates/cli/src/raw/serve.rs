@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::io::Write as _;
 
-use clearway::{BuildError, Connection, ConnectionError, Endpoint, ServerConfig, TransportConfig};
+use clearway::{
+    BuildError, Connection, ConnectionError, Endpoint, QlogDir, ServerConfig, TransportConfig,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -15,6 +17,7 @@ use super::{ALPN, answer};
 use crate::failure::{Failure, Kind};
 use crate::identity;
 use crate::output::{print, print_json};
+use crate::qlog::with_traces;
 
 /// How long to wait for clients to receive the close.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -23,8 +26,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the certificate cannot be used, the address cannot be bound, or stdout cannot be written to.
-pub(super) async fn serve(args: &Serve) -> Result<(), Failure> {
-    let server = bind(args)?;
+pub(super) async fn serve(args: &Serve, qlog: Option<&QlogDir>) -> Result<(), Failure> {
+    let server = bind(args, qlog)?;
     announce(&server, args.json)?;
     let (reports, mut closed) = mpsc::unbounded_channel();
     let serving = server.serve(move |connection| on_connection(connection, reports.clone()));
@@ -72,7 +75,7 @@ fn tell(served: &mut ServeSummary, report: &ConnectionClosed, json: bool) -> Res
     Ok(())
 }
 
-fn bind(args: &Serve) -> Result<Endpoint, Failure> {
+fn bind(args: &Serve, qlog: Option<&QlogDir>) -> Result<Endpoint, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
     let config = certificate(args)?
@@ -80,18 +83,16 @@ fn bind(args: &Serve) -> Result<Endpoint, Failure> {
         .transport(transport)
         .always_retry(args.retry)
         .early_data(args.zero_rtt);
-    Endpoint::builder(args.listen)
+    let endpoint = Endpoint::builder(args.listen)
         .server(config)
-        .shards(usize::from(args.shards))
-        .qlog_from_env()?
-        .build()
-        .map_err(|error| {
-            let kind = match &error {
-                BuildError::Config(_) | BuildError::Shards(_) => Kind::Arguments,
-                _ => Kind::Address,
-            };
-            Failure::caused(kind, format!("cannot listen on {}", args.listen), &error)
-        })
+        .shards(usize::from(args.shards));
+    with_traces(endpoint, qlog).build().map_err(|error| {
+        let kind = match &error {
+            BuildError::Config(_) | BuildError::Shards(_) => Kind::Arguments,
+            _ => Kind::Address,
+        };
+        Failure::caused(kind, format!("cannot listen on {}", args.listen), &error)
+    })
 }
 
 /// The configuration, with the certificate of the command line or a generated one.

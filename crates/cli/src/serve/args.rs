@@ -10,6 +10,7 @@ use super::limit_options::LimitOptions;
 use crate::address;
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
+use crate::qlog::QlogOptions;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -85,6 +86,8 @@ pub(crate) struct Args {
     pub(super) drain: Span,
     #[command(flatten)]
     pub(super) bounds: LimitOptions,
+    #[command(flatten)]
+    pub(super) qlog: QlogOptions,
     /// Print JSON lines to stdout: the listening address, then each request.
     #[arg(long)]
     pub(super) json: bool,

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use clearway::http::{Code, Server};
-use clearway::{BuildError, ServerConfig, TransportConfig};
+use clearway::{BuildError, QlogDir, ServerConfig, TransportConfig};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -23,6 +23,7 @@ use super::site::{Site, SiteState};
 use crate::background;
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
+use crate::qlog::{self, with_traces};
 
 /// The default address to listen on.
 const PORT: u16 = 4433;
@@ -46,10 +47,12 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .on_thread_start(priority::of_runtime_thread)
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(serve(args));
+    let traces = args.qlog.open("serve")?;
+    let outcome = runtime.block_on(serve(args, traces.as_ref()));
     // Aborted uploads are removed, but reads from a hanging disk are not waited for.
     crate::log::end();
     runtime.shutdown_timeout(CLEANUP);
+    qlog::finish(traces);
     background::finish();
     outcome
 }
@@ -59,7 +62,7 @@ fn handler_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().min(2))
 }
 
-async fn serve(args: &Args) -> Result<(), Failure> {
+async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let root = Root::open(&args.dir).map_err(|error| {
         let what = format!("cannot serve {}", args.dir.display());
         Failure::caused(Kind::Arguments, what, &error)
@@ -68,7 +71,7 @@ async fn serve(args: &Args) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let memory = args.bounds.memory(args.shards);
     let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
-    let server = bind(args, &certificate, &memory)?;
+    let server = bind(args, &certificate, &memory, qlog)?;
     announce(&server, &certificate, args.json)?;
     // From here on nobody waits for the reader of the log.
     background::start()?;
@@ -142,7 +145,12 @@ impl Signals {
     }
 }
 
-fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Server, Failure> {
+fn bind(
+    args: &Args,
+    certificate: &Certificate,
+    memory: &Memory,
+    qlog: Option<&QlogDir>,
+) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
     let config = ServerConfig::with_certificates(&certificate.certificates);
@@ -156,6 +164,7 @@ fn bind(args: &Args, certificate: &Certificate, memory: &Memory) -> Result<Serve
             .shards(usize::from(args.shards))
             .timeouts(args.bounds.timeouts())
             .max_requests(most_requests(args.bounds.max_connections))
+            .endpoint(|endpoint| with_traces(endpoint, qlog))
             .build()
     };
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));

@@ -9,6 +9,7 @@ mod doctor;
 mod findings;
 mod get;
 mod lab;
+mod qlog;
 mod raw;
 mod relay;
 mod serve;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::{get, post};
-use clearway::{ClientConfig, ServerConfig, http};
+use clearway::{ClientConfig, Endpoint, ServerConfig, http};
 use clearway_sim::network::NetworkStats;
 use clearway_sim::{Net, SimError, Simulation, identity};
 use http_body_util::BodyExt;
@@ -29,7 +29,7 @@ fn pair(net: &Net, router: Router) -> http::Client {
     tokio::spawn(async move { server.serve(router).await });
     let local = address(2, 0);
     let config = ClientConfig::with_roots(&certificate).expect("settings");
-    let client = http::Client::bind_with(local, config, |endpoint| net.attach(endpoint, local));
+    let client = http::Client::with_endpoint(net.attach(Endpoint::builder(local), local), config);
     let client = client.expect("a client");
     client.resolve(NAME, 443, [at]);
     client

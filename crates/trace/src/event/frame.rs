@@ -142,6 +142,13 @@ pub enum Frame {
     AckFrequency {
         /// Sequence number.
         sequence: u64,
+        /// Number of ack-eliciting packets that may be received without an acknowledgement, if
+        /// recorded.
+        threshold: Option<u64>,
+        /// The requested maximum acknowledgement delay in nanoseconds, if recorded.
+        max_delay: Option<u64>,
+        /// Reordering that is acknowledged at once, in packets; 0 for none.
+        reordering: Option<u64>,
     },
     /// IMMEDIATE_ACK.
     ImmediateAck,

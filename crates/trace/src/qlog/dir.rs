@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use super::{Description, Dialect, Spool, SpoolOutput, Writer};
 use crate::event::{Event, EventData};
@@ -20,6 +20,54 @@ pub struct QlogDir {
     dialect: Dialect,
     every: u64,
     seen: Arc<AtomicU64>,
+    failures: Arc<Failures>,
+}
+
+/// What is done about files that could not be written.
+#[derive(Default)]
+struct Failures {
+    count: AtomicU64,
+    report: OnceLock<Box<dyn Fn(&QlogFailure<'_>) + Send + Sync>>,
+}
+
+/// A qlog file that could not be created or written. Its connection is not affected.
+#[derive(Clone, Copy, Debug)]
+pub struct QlogFailure<'a> {
+    /// The directory.
+    pub dir: &'a Path,
+    /// What the system said.
+    pub error: &'a io::Error,
+}
+
+impl core::fmt::Display for QlogFailure<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "cannot write a qlog file in {}: {}; the connection continues without its trace, and \
+             further failures are not reported",
+            self.dir.display(),
+            self.error
+        )
+    }
+}
+
+impl core::fmt::Debug for Failures {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Failures")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Failures {
+    /// Counts a failure, and reports the first.
+    fn note(&self, dir: &Path, error: &io::Error) {
+        if self.count.fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(report) = self.report.get()
+        {
+            report(&QlogFailure { dir, error });
+        }
+    }
 }
 
 impl QlogDir {
@@ -36,6 +84,7 @@ impl QlogDir {
             dialect: Dialect::Newest,
             every: 1,
             seen: Arc::default(),
+            failures: Arc::default(),
         })
     }
 
@@ -62,6 +111,27 @@ impl QlogDir {
     pub const fn one_in(mut self, connections: u64) -> Self {
         self.every = if connections == 0 { 1 } else { connections };
         self
+    }
+
+    /// Calls `report` with the first failure to create or write a file, from another thread.
+    /// Connections are never affected. Only the first function set is used.
+    #[must_use]
+    pub fn on_failure(self, report: impl Fn(&QlogFailure<'_>) + Send + Sync + 'static) -> Self {
+        let _ = self.failures.report.set(Box::new(report));
+        self
+    }
+
+    /// The number of files that could not be created or written to their end.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.count.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all connections have ended and their files are complete, for at most
+    /// `timeout`; returns whether that is so. To be called before the process ends.
+    #[must_use]
+    pub fn finish(&self, timeout: Duration) -> bool {
+        self.spool.finish(timeout)
     }
 
     /// A sink for a new connection; `None` if it is not among those sampled.
@@ -110,11 +180,14 @@ impl Qlog {
         };
         let dcid = description.original_dcid.as_deref().unwrap_or("unknown");
         let role = description.role.map_or("unknown", crate::event::Role::name);
-        let file = create(&self.dir.path, &format!("{dcid}_{role}"))?;
+        let stem = format!("{dcid}_{role}");
+        let (path, dir) = (self.dir.path.clone(), self.dir.path.clone());
+        let failures = self.dir.failures.clone();
+        let open = move || Ok(Box::new(create(&path, &stem)?) as Box<dyn io::Write + Send>);
         let output = self
             .dir
             .spool
-            .open(Box::new(file))
+            .open_with(open, move |error| failures.note(&dir, error))
             .ok_or(io::ErrorKind::WouldBlock)?;
         Ok(Writer::with_dialect(output, &description, self.dir.dialect))
     }
@@ -125,7 +198,10 @@ impl Sink for Qlog {
         if matches!(self.state, State::Unnamed) {
             self.state = match self.open(event) {
                 Ok(writer) => State::Writing(Box::new(writer)),
-                Err(_) => State::Failed,
+                Err(error) => {
+                    self.dir.failures.note(&self.dir.path, &error);
+                    State::Failed
+                }
             };
         }
         if let State::Writing(writer) = &mut self.state {
@@ -221,6 +297,8 @@ mod tests {
         assert_eq!(traced, 2);
         let mut second = dir.clone().one_in(1).sink().expect("each");
         second.event(&started("00"));
+        drop(second);
+        assert!(dir.finish(Duration::from_secs(600)));
         let mut names: Vec<_> = std::fs::read_dir(&path)
             .expect("there")
             .map(|entry| {
@@ -237,5 +315,30 @@ mod tests {
             ["00_server-1.sqlog", "00_server.sqlog", "03_server.sqlog"]
         );
         let _ = std::fs::remove_dir_all(&path);
+    }
+
+    #[test]
+    fn directory_that_vanishes_is_reported_once() {
+        let name = format!("clearway-qlogdir-gone-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let (tell, told) = std::sync::mpsc::channel();
+        let dir = QlogDir::new(&path).expect("a directory");
+        let dir = dir.on_failure(move |failure| {
+            tell.send(failure.to_string()).expect("the test listens");
+        });
+        std::fs::remove_dir_all(&path).expect("it was there");
+        for at in 0..3 {
+            let mut sink = dir.sink().expect("each");
+            sink.event(&started(&format!("{at:02x}")));
+        }
+        assert!(dir.finish(Duration::from_secs(600)));
+        assert_eq!(dir.failures(), 3);
+        let reports: Vec<String> = told.try_iter().collect();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        assert!(
+            reports[0].starts_with("cannot write a qlog file in "),
+            "{reports:?}"
+        );
+        assert!(reports[0].contains("No such file"), "{reports:?}");
     }
 }

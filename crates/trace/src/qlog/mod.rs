@@ -11,7 +11,7 @@ mod reader;
 mod spool;
 mod writer;
 
-pub use self::dir::{Qlog, QlogDir};
+pub use self::dir::{Qlog, QlogDir, QlogFailure};
 pub use self::reader::{Header, Problems, ReadError, Reader};
 pub use self::spool::{Spool, SpoolOutput};
 pub use self::writer::{Description, Writer, WriterStats};
@@ -30,4 +30,19 @@ pub enum Dialect {
     /// qlog 0.3 as qvis reads it: `transport:packet_sent`,
     /// `recovery:metrics_updated` and so on.
     Qvis,
+}
+
+impl core::str::FromStr for Dialect {
+    type Err = String;
+
+    /// Accepts `draft` and `qvis`.
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "draft" => Ok(Self::Newest),
+            "qvis" => Ok(Self::Qvis),
+            other => Err(format!(
+                "unknown qlog dialect {other:?}; expected \"draft\" or \"qvis\""
+            )),
+        }
+    }
 }

@@ -107,7 +107,17 @@ fn summary(frame: &wire::Frame<'_>, exponent: u8) -> Frame {
         wire::Frame::Datagram(data) => Frame::Datagram {
             len: data.len() as u64,
         },
-        wire::Frame::AckFrequency { sequence, .. } => Frame::AckFrequency { sequence },
+        wire::Frame::AckFrequency {
+            sequence,
+            ack_eliciting_threshold,
+            request_max_ack_delay,
+            reordering_threshold,
+        } => Frame::AckFrequency {
+            sequence,
+            threshold: Some(ack_eliciting_threshold),
+            max_delay: Some(request_max_ack_delay.saturating_mul(1_000)),
+            reordering: Some(reordering_threshold),
+        },
         wire::Frame::ImmediateAck => Frame::ImmediateAck,
     }
 }

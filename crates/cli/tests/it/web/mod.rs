@@ -129,6 +129,16 @@ impl Site {
         Self::spawn_as_is(command, Path::new("127.0.0.1:0"), dir, options)
     }
 
+    /// With a limit on the size of the files it writes, in kB, and its standard error in a file.
+    pub fn start_with_small_files(limit: u32, log: &Path, dir: &Path, options: &[&str]) -> Self {
+        let mut shell = Command::new("bash");
+        // Otherwise a signal ends whoever exceeds the limit.
+        let script = format!("trap '' XFSZ; ulimit -f {limit} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_clearway")]);
+        shell.stderr(fs::File::create(log).unwrap());
+        Self::spawn_as_is(shell, Path::new("127.0.0.1:0"), dir, options)
+    }
+
     fn spawn(mut command: Command, listen: &Path, dir: &Path, options: &[&str]) -> Self {
         command.stderr(Stdio::null());
         Self::spawn_as_is(command, listen, dir, options)

@@ -99,8 +99,18 @@ pub(super) fn frame(json: &mut Json<'_>, frame: &Frame, dialect: Dialect) {
             json.u64("retire_prior_to", *retire_prior_to);
             json.text("connection_id", cid);
         }
-        Frame::RetireConnectionId { sequence } | Frame::AckFrequency { sequence } => {
+        Frame::RetireConnectionId { sequence } => json.u64("sequence_number", *sequence),
+        // No draft of qlog has this frame: the names of draft-ietf-quic-ack-frequency §4.
+        Frame::AckFrequency {
+            sequence,
+            threshold,
+            max_delay,
+            reordering,
+        } => {
             json.u64("sequence_number", *sequence);
+            json.opt_u64("ack_eliciting_threshold", *threshold);
+            json.opt_ms("request_max_ack_delay", *max_delay);
+            json.opt_u64("reordering_threshold", *reordering);
         }
         Frame::ConnectionClose {
             application,

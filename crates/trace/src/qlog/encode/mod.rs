@@ -20,6 +20,14 @@ pub(in crate::qlog) fn event(out: &mut Vec<u8>, event: &Event, dialect: Dialect)
     });
 }
 
+/// One frame as JSON.
+#[cfg(test)]
+pub(in crate::qlog) fn frame_json(it: &crate::event::Frame, dialect: Dialect) -> serde_json::Value {
+    let mut out = Vec::new();
+    Json::new(&mut out).element(|json| frame::frame(json, it, dialect));
+    serde_json::from_slice(&out).expect("valid JSON")
+}
+
 fn name(data: &EventData, dialect: Dialect) -> &str {
     let newest = data.name();
     match dialect {

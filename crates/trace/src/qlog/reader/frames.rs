@@ -97,6 +97,9 @@ fn known(name: &str, value: &Value) -> Option<Frame> {
         },
         "ack_frequency" => Frame::AckFrequency {
             sequence: sequence().unwrap_or(0),
+            threshold: u64_of(value, &["ack_eliciting_threshold", "packet_tolerance"]),
+            max_delay: ms(value, &["request_max_ack_delay"]),
+            reordering: u64_of(value, &["reordering_threshold"]),
         },
         "immediate_ack" => Frame::ImmediateAck,
         _ => return None,
@@ -167,5 +170,26 @@ fn range(value: &Value) -> Option<(u64, u64)> {
             (first <= last).then_some((first, last))
         }
         other => integer(other).map(|number| (number, number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::qlog::Dialect;
+    use crate::qlog::encode::frame_json;
+
+    #[test]
+    fn ack_frequency_keeps_all_fields() {
+        let written = Frame::AckFrequency {
+            sequence: 3,
+            threshold: Some(9),
+            max_delay: Some(25_500_000),
+            reordering: Some(0),
+        };
+        for dialect in [Dialect::Newest, Dialect::Qvis] {
+            let json = frame_json(&written, dialect);
+            assert_eq!(frame(&json), written, "{json}");
+        }
     }
 }
