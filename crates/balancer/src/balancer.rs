@@ -1,21 +1,26 @@
 //! A running balancer: its shards, its probes, and the plan that they follow.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clearway_quic::cid::quic_lb::{Config, ServerId};
+use clearway_quic::cid::quic_lb::Config;
 use clearway_udp::{Options, Socket};
 
-use crate::backend::{Backend, BackendId, BackendState};
+use crate::backend::{BackendId, BackendState};
+use crate::control::Control;
 use crate::flows::{FlowCapacity, Flows};
-use crate::health::{HealthSettings, Prober};
-use crate::plan::{Plan, PlanError};
+use crate::health::Prober;
+use crate::plan::PlanError;
+use crate::queue::queue;
+use crate::registry::Registry;
 use crate::report::ShardReport;
-use crate::router::{Router, RouterLimits};
-use crate::shard::{Control, Pace, Shard};
+use crate::router::Router;
+use crate::settings::{BackendSettings, Mode, Settings};
+use crate::shard::{Intake, Pace, Shard};
 use crate::traffic::Traffic;
 
 /// How often the thread for probes looks for answers.
@@ -24,71 +29,11 @@ const TICK: Duration = Duration::from_millis(20);
 /// Messages that one receive call fills.
 const SLOTS: usize = 32;
 
-/// A backend in the settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendSettings {
-    /// Its name in status and log.
-    pub name: String,
-    /// Where its datagrams go.
-    pub address: SocketAddr,
-    /// Its share of new connections, relative to the others; at least 1.
-    pub weight: u32,
-    /// What it is sent while it answers.
-    pub state: BackendState,
-    /// Its server ID in each QUIC-LB configuration, by config ID.
-    pub server_ids: Vec<(u8, ServerId)>,
-}
+/// Receive calls in a row for one socket before the others have their turn.
+const ROUNDS: usize = 4;
 
-/// The settings of a balancer.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Settings {
-    /// The address that clients send to; port 0 picks a free port.
-    pub listen: SocketAddr,
-    /// Number of threads, each with a socket of its own. The kernel spreads clients over them by
-    /// their addresses, so that a client whose connection ID changes stays with its thread, and
-    /// so with its upstream port.
-    pub shards: usize,
-    /// The backends.
-    pub backends: Vec<BackendSettings>,
-    /// The QUIC-LB configurations whose connection IDs are routed.
-    pub quic_lb: Vec<Config>,
-    /// Addresses of this host that datagrams to backends are sent from; if there are none, the
-    /// system chooses one.
-    pub sources: Vec<IpAddr>,
-    /// Most upstream sockets of a shard. With `sources`, one socket serves as many flows to each
-    /// backend as there are addresses.
-    pub upstream_sockets: u32,
-    /// Most flows of a shard: clients' addresses, each with a backend.
-    pub flows: usize,
-    /// Bounds of a shard's tables and rates.
-    pub limits: RouterLimits,
-    /// When a backend counts as down; `None` = never.
-    pub health: Option<HealthSettings>,
-    /// Forwards one datagram a system call, with one thread and without offload, and wastes this
-    /// much processor time on each: for comparison.
-    pub naive: Option<Duration>,
-}
-
-impl Settings {
-    /// Creates the default settings, without backends.
-    #[must_use]
-    pub fn new(listen: SocketAddr) -> Self {
-        Self {
-            listen,
-            shards: 1,
-            backends: Vec::new(),
-            quic_lb: Vec::new(),
-            sources: Vec::new(),
-            // Below the usual limit of 1,024 descriptors for all.
-            upstream_sockets: 512,
-            flows: 1 << 18,
-            limits: RouterLimits::default(),
-            health: Some(HealthSettings::default()),
-            naive: None,
-        }
-    }
-}
+/// The same with one message a call.
+const NAIVE_ROUNDS: usize = SLOTS * ROUNDS;
 
 /// Why a balancer cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -141,49 +86,6 @@ pub struct Status {
     pub backends: Vec<BackendStatus>,
 }
 
-/// The backends as they were configured.
-#[derive(Debug, Default)]
-struct Registry {
-    backends: Vec<(BackendId, BackendSettings)>,
-    quic_lb: Vec<Config>,
-    next: u16,
-}
-
-impl Registry {
-    /// Takes over a new configuration. A backend keeps its number by its address.
-    fn configure(&mut self, backends: Vec<BackendSettings>, quic_lb: Vec<Config>) {
-        let mut configured = Vec::with_capacity(backends.len());
-        for backend in backends {
-            let known = self.backends.iter();
-            let known = known.filter(|(_, known)| known.address == backend.address);
-            let id = known.map(|(id, _)| *id).next().unwrap_or_else(|| {
-                let id = BackendId(self.next);
-                self.next = self.next.saturating_add(1);
-                id
-            });
-            configured.push((id, backend));
-        }
-        self.backends = configured;
-        self.quic_lb = quic_lb;
-    }
-
-    fn plan(&self, is_up: impl Fn(BackendId) -> bool) -> Result<Plan, PlanError> {
-        let backends = self.backends.iter().map(|(id, backend)| Backend {
-            id: *id,
-            name: backend.name.clone(),
-            address: backend.address,
-            weight: backend.weight,
-            state: if is_up(*id) {
-                backend.state
-            } else {
-                BackendState::Down
-            },
-            server_ids: backend.server_ids.clone(),
-        });
-        Plan::new(backends.collect(), self.quic_lb.iter().cloned())
-    }
-}
-
 /// What the threads share apart from the packet path.
 struct Shared {
     control: Control,
@@ -225,6 +127,7 @@ pub struct Balancer {
     shared: Arc<Shared>,
     reports: Vec<Arc<Mutex<ShardReport>>>,
     threads: Vec<JoinHandle<()>>,
+    service: Vec<Arc<Socket>>,
     local: SocketAddr,
 }
 
@@ -234,6 +137,23 @@ impl Balancer {
     /// # Errors
     /// If the address is in use, or the backends cannot be told apart.
     pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        Self::with(settings, bind(settings)?)
+    }
+
+    /// Starts with the sockets that [`service_sockets`](Self::service_sockets) of another process
+    /// returned, one shard for each: nothing that waits in them is lost. The address and the
+    /// number of shards in `settings` are ignored.
+    ///
+    /// # Errors
+    /// If they are not UDP sockets, or the backends cannot be told apart.
+    pub fn adopt(settings: &Settings, sockets: Vec<OwnedFd>) -> Result<Self, StartError> {
+        let sockets = sockets
+            .into_iter()
+            .map(|socket| Socket::from_std(UdpSocket::from(socket), &options(settings)));
+        Self::with(settings, sockets.collect::<io::Result<_>>()?)
+    }
+
+    fn with(settings: &Settings, sockets: Vec<Socket>) -> Result<Self, StartError> {
         let mut registry = Registry::default();
         registry.configure(settings.backends.clone(), settings.quic_lb.clone());
         let plan = Arc::new(registry.plan(|_| true)?);
@@ -244,7 +164,6 @@ impl Balancer {
             registry: Mutex::new((registry, prober)),
             failure: Mutex::new(None),
         });
-        let sockets = bind(settings)?;
         let local = match sockets.first() {
             Some(first) => first.local_addr()?,
             None => return Err(io::Error::from(io::ErrorKind::InvalidInput).into()),
@@ -253,9 +172,10 @@ impl Balancer {
             shared,
             reports: Vec::new(),
             threads: Vec::new(),
+            service: sockets.into_iter().map(Arc::new).collect(),
             local,
         };
-        for (number, socket) in sockets.into_iter().enumerate() {
+        for (number, socket) in this.service.clone().into_iter().enumerate() {
             this.start_shard(number, socket, settings)?;
         }
         if probes {
@@ -264,10 +184,28 @@ impl Balancer {
         Ok(this)
     }
 
+    /// Returns copies of the sockets that clients send to, for [`adopt`](Self::adopt) in another
+    /// process.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn service_sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        let sockets = self.service.iter();
+        sockets
+            .map(|socket| socket.as_fd().try_clone_to_owned())
+            .collect()
+    }
+
+    /// Stops reading what clients send, because another process does. Replies of backends to
+    /// this process are still forwarded.
+    pub fn release(&self) {
+        self.shared.control.release();
+    }
+
     fn start_shard(
         &mut self,
         number: usize,
-        socket: Socket,
+        socket: Arc<Socket>,
         settings: &Settings,
     ) -> io::Result<()> {
         let router = Router::new(self.shared.control.plan(), settings.limits);
@@ -277,16 +215,37 @@ impl Balancer {
             flows: settings.flows,
             idle: settings.limits.idle,
         });
-        let pace = Pace {
-            slots: if settings.naive.is_some() { 1 } else { SLOTS },
-            work: settings.naive.unwrap_or_default(),
+        let (slots, rounds) = match settings.mode {
+            Mode::Batched | Mode::Decoupled => (SLOTS, ROUNDS),
+            Mode::Naive => (1, NAIVE_ROUNDS),
         };
-        let shared = self.shared.clone();
-        let shard = Shard::new(socket, router, flows, options(settings), pace)?;
+        let pace = Pace {
+            slots,
+            rounds,
+            work: settings.work,
+        };
+        let intake = match settings.mode {
+            Mode::Batched | Mode::Naive => Intake::Socket,
+            Mode::Decoupled => {
+                let (filler, queue) = queue(socket.clone(), slots)?;
+                self.spawn(format!("receive-{number}"), |control| filler.run(control))?;
+                Intake::Queue(queue)
+            }
+        };
+        let shard = Shard::new(socket, intake, (router, flows), &options(settings), pace)?;
         self.reports.push(shard.report());
-        let thread = std::thread::Builder::new().name(format!("balance-{number}"));
+        self.spawn(format!("balance-{number}"), |control| shard.run(control))
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        run: impl FnOnce(&Control) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name(name);
         self.threads.push(thread.spawn(move || {
-            if let Err(error) = shard.run(&shared.control) {
+            if let Err(error) = run(&shared.control) {
                 shared.fail(error);
             }
         })?);
@@ -335,11 +294,11 @@ impl Balancer {
         quic_lb: Vec<Config>,
     ) -> Result<(), PlanError> {
         let mut state = self.shared.registry();
-        let former = (state.0.backends.clone(), state.0.quic_lb.clone());
+        let former = state.0.clone();
         state.0.configure(backends, quic_lb);
         let done = self.shared.replan(&state);
         if done.is_err() {
-            (state.0.backends, state.0.quic_lb) = former;
+            state.0 = former;
         }
         done
     }
@@ -347,12 +306,9 @@ impl Balancer {
     /// Sets the state of the backend with this name. Returns whether there is one.
     pub fn set_state(&self, name: &str, state: BackendState) -> bool {
         let mut registry = self.shared.registry();
-        let backends = registry.0.backends.iter_mut();
-        let named = backends.map(|(_, backend)| backend);
-        let Some(backend) = named.into_iter().find(|backend| backend.name == name) else {
+        if !registry.0.set_state(name, state) {
             return false;
-        };
-        backend.state = state;
+        }
         // The plan differs from the last one only in a state.
         self.shared.replan(&registry).is_ok()
     }
@@ -449,7 +405,10 @@ impl std::fmt::Debug for Balancer {
 }
 
 fn options(settings: &Settings) -> Options {
-    let offload = settings.naive.is_none();
+    let offload = match settings.mode {
+        Mode::Batched | Mode::Decoupled => true,
+        Mode::Naive => false,
+    };
     Options {
         gso: offload,
         gro: offload,
@@ -486,12 +445,7 @@ fn run_probes(shared: &Shared) {
         let now = Instant::now();
         if now >= due {
             due = now + prober.interval();
-            let backends: Vec<_> = registry
-                .backends
-                .iter()
-                .map(|(id, backend)| (*id, backend.address))
-                .collect();
-            changed |= prober.probe(&backends);
+            changed |= prober.probe(&registry.addresses());
         }
         if changed && let Err(error) = shared.replan(&state) {
             // The plan before differed in states only, so this does not happen.

@@ -34,9 +34,9 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::backend::BackendState;
-use crate::balancer::{BackendSettings, Settings};
 use crate::health::HealthSettings;
 use crate::router::RouterLimits;
+use crate::settings::{BackendSettings, Settings};
 
 /// Most source addresses; more ports than these have are never needed.
 const MAX_SOURCES: usize = 65_536;

@@ -1,124 +1,98 @@
 //! A shard: one thread, its sockets, and the datagrams between them.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clearway_udp::{Options, RecvBatch, RecvError, Socket};
+use clearway_udp::{Options, RecvBatch, Socket};
 use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 
+use crate::control::Control;
 use crate::engine::Engine;
 use crate::flows::Flows;
-use crate::plan::Plan;
+use crate::ports::Ports;
+use crate::queue::Queue;
+use crate::receive::{SLEEP, discard_errors, receive};
 use crate::report::ShardReport;
 use crate::router::Router;
 use crate::send::send;
+use crate::traffic::DropReason;
 
-/// Receive calls in a row for one socket before the others have their turn.
-const ROUNDS: usize = 4;
+/// How long the counts wait to be published while the shard is busy.
+const PUBLISH: Duration = Duration::from_millis(50);
 
-/// How long the thread sleeps at most: then it looks for a new plan, and expires flows.
-const SLEEP: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
-};
-
-/// The epoll data of the service socket; upstream sockets have their numbers.
+/// The epoll data of the service socket or its queue; upstream sockets have their numbers.
 const SERVICE: u64 = u64::MAX;
-
-/// What the balancer tells its shards.
-#[derive(Debug)]
-pub(crate) struct Control {
-    plan: Mutex<Arc<Plan>>,
-    generation: AtomicU64,
-    stopped: AtomicBool,
-}
-
-impl Control {
-    pub(crate) fn new(plan: Arc<Plan>) -> Self {
-        Self {
-            plan: Mutex::new(plan),
-            generation: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn plan(&self) -> Arc<Plan> {
-        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
-        plan.clone()
-    }
-
-    pub(crate) fn set_plan(&self, plan: Arc<Plan>) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
-        self.generation.fetch_add(1, Ordering::Release);
-    }
-
-    pub(crate) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-}
 
 /// How a shard reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     /// Messages a receive call.
     pub(crate) slots: usize,
+    /// Receive calls in a row for one socket before the others have their turn.
+    pub(crate) rounds: usize,
     /// Processor time to waste on each datagram, for comparison with a slower program.
     pub(crate) work: Duration,
 }
 
+/// Where datagrams of clients come from.
+pub(crate) enum Intake {
+    /// The shard reads them from the service socket itself.
+    Socket,
+    /// Another thread reads them.
+    Queue(Queue),
+}
+
 pub(crate) struct Shard {
-    service: Socket,
-    ports: Vec<Socket>,
-    epoll: OwnedFd,
+    service: Arc<Socket>,
+    intake: Intake,
     service_batch: RecvBatch,
     port_batch: RecvBatch,
+    ports: Ports,
     engine: Engine,
+    rounds: usize,
     report: Arc<Mutex<ShardReport>>,
-    options: Options,
     started: Instant,
+    published: Duration,
     generation: u64,
-    /// An upstream socket could not be opened, which has been said.
-    lacks_port: bool,
+    /// Another process reads the service socket.
+    released: bool,
 }
 
 impl Shard {
     pub(crate) fn new(
-        service: Socket,
-        router: Router,
-        flows: Flows,
-        options: Options,
+        service: Arc<Socket>,
+        intake: Intake,
+        (router, flows): (Router, Flows),
+        options: &Options,
         pace: Pace,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(SERVICE);
-        epoll::add(&epoll, &service, data, epoll::EventFlags::IN)?;
-        let batch = || RecvBatch::for_socket(&service, pace.slots);
+        match &intake {
+            Intake::Socket => epoll::add(&epoll, &*service, data, epoll::EventFlags::IN)?,
+            Intake::Queue(queue) => epoll::add(&epoll, queue.ready(), data, epoll::EventFlags::IN)?,
+        }
+        let batch = || RecvBatch::for_socket(&*service, pace.slots);
         Ok(Self {
             service_batch: batch(),
             port_batch: batch(),
             service,
-            ports: Vec::new(),
-            epoll,
+            intake,
+            ports: Ports::new(epoll, options),
             engine: Engine {
                 router,
                 flows,
                 counts: ShardReport::default(),
                 work: pace.work,
             },
+            rounds: pace.rounds,
             report: Arc::default(),
-            options,
             started: Instant::now(),
+            published: Duration::ZERO,
             generation: 0,
-            lacks_port: false,
+            released: false,
         })
     }
 
@@ -133,33 +107,59 @@ impl Shard {
     pub(crate) fn run(mut self, control: &Control) -> io::Result<()> {
         let mut events = Vec::with_capacity(64);
         while !control.is_stopped() {
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&SLEEP)) {
+            match epoll::wait(
+                self.ports.epoll(),
+                spare_capacity(&mut events),
+                Some(&SLEEP),
+            ) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let generation = control.generation.load(Ordering::Acquire);
-            if generation != self.generation {
-                self.generation = generation;
-                self.engine.router.set_plan(control.plan());
-            }
+            self.follow(control)?;
             let now = self.started.elapsed();
             for event in events.drain(..) {
                 let (data, flags) = (event.data, event.flags);
                 let failed = flags.contains(epoll::EventFlags::ERR);
                 match data.u64() {
+                    // An event from before the release.
+                    SERVICE if self.released && matches!(self.intake, Intake::Socket) => {}
                     SERVICE => self.receive_from_clients(now, failed)?,
                     number => self.receive_from_backends(now, number as usize, failed)?,
                 }
             }
             self.engine.flows.expire(now, 64);
-            self.publish();
+            if now.saturating_sub(self.published) >= PUBLISH {
+                self.published = now;
+                self.publish();
+            }
         }
         self.publish();
         Ok(())
     }
 
+    /// Does what the balancer has told its shards since the last time.
+    fn follow(&mut self, control: &Control) -> io::Result<()> {
+        let generation = control.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.engine.router.set_plan(control.plan());
+        }
+        if control.is_released() && !self.released {
+            self.released = true;
+            if let Intake::Socket = self.intake {
+                epoll::delete(self.ports.epoll(), &*self.service)?;
+            }
+        }
+        Ok(())
+    }
+
     fn publish(&mut self) {
         let counts = &mut self.engine.counts;
+        if let Intake::Queue(queue) = &self.intake {
+            let dropped = queue.take_dropped();
+            counts.up.received += dropped;
+            counts.up.drop(DropReason::QueueFull, dropped);
+        }
         counts.flows = self.engine.flows.len();
         counts.usage = self.engine.flows.usage();
         counts.entries = self.engine.router.entries();
@@ -170,33 +170,20 @@ impl Shard {
 
     /// `failed` says that the socket has ICMP errors waiting.
     fn receive_from_clients(&mut self, now: Duration, failed: bool) -> io::Result<()> {
+        let (ports, engine) = (&mut self.ports, &mut self.engine);
+        if let Intake::Queue(queue) = &self.intake {
+            queue.drain(|batch| ports.forward(engine, now, batch));
+            return Ok(());
+        }
         if failed {
             discard_errors(&self.service)?;
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             if !receive(&self.service, &mut self.service_batch)? {
                 break;
             }
-            let full = self.service_batch.is_full();
-            let mut outgoing = Vec::with_capacity(self.service_batch.len());
-            for (meta, payload) in self.service_batch.messages() {
-                self.engine.route_message(now, meta, payload, &mut outgoing);
-            }
-            let needed = outgoing.iter().map(|out| out.upstream.socket).max();
-            while needed.is_some_and(|needed| needed as usize >= self.ports.len()) {
-                let plan = self.engine.router.plan();
-                if let Err(error) = add_port(&mut self.ports, &self.epoll, plan, &self.options) {
-                    // Datagrams for it are counted as dropped, and the next ones try again.
-                    if !self.lacks_port {
-                        tracing::warn!(%error, "cannot open another upstream socket");
-                    }
-                    self.lacks_port = true;
-                    break;
-                }
-                self.lacks_port = false;
-            }
-            self.engine.send_up(&self.ports, outgoing);
-            if !full {
+            ports.forward(engine, now, &mut self.service_batch);
+            if !self.service_batch.is_full() {
                 break;
             }
         }
@@ -215,7 +202,7 @@ impl Shard {
         if failed {
             discard_errors(port)?;
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..self.rounds {
             if !receive(port, &mut self.port_batch)? {
                 break;
             }
@@ -233,61 +220,4 @@ impl Shard {
         }
         Ok(())
     }
-}
-
-/// Returns whether `batch` has messages now.
-fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool> {
-    match socket.recv(batch) {
-        Ok(received) => Ok(received > 0),
-        Err(RecvError::WouldBlock) => Ok(false),
-        Err(RecvError::Unavailable(error)) => {
-            tracing::warn!(%error, "the system cannot receive datagrams at the moment");
-            Ok(false)
-        }
-        Err(RecvError::Broken(error)) => Err(error),
-    }
-}
-
-/// Empties the socket's queue of ICMP errors, which would take room from datagrams. They are not
-/// passed on: anybody can forge them, and QUIC does without.
-fn discard_errors(socket: &Socket) -> io::Result<()> {
-    socket.expect_errors();
-    for _ in 0..64 {
-        if socket.poll_errors()?.is_none() {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// Opens another upstream socket, and waits for its datagrams as well.
-fn add_port(
-    ports: &mut Vec<Socket>,
-    epoll: &OwnedFd,
-    plan: &Plan,
-    options: &Options,
-) -> io::Result<()> {
-    let port = open_port(plan, options)?;
-    let data = epoll::EventData::new_u64(ports.len() as u64);
-    epoll::add(epoll, &port, data, epoll::EventFlags::IN)?;
-    ports.push(port);
-    Ok(())
-}
-
-/// Opens a socket with a port of its own, for every address of this host.
-fn open_port(plan: &Plan, options: &Options) -> io::Result<Socket> {
-    let v6 = plan
-        .backends()
-        .iter()
-        .any(|backend| backend.address.is_ipv6());
-    let any = if v6 {
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-    } else {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    };
-    let options = Options {
-        reuse_port: false,
-        ..options.clone()
-    };
-    Socket::bind(SocketAddr::new(any, 0), &options)
 }

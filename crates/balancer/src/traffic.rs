@@ -44,6 +44,8 @@ drop_reasons! {
     UnknownSender "unknown-sender",
     /// A backend's datagram to an upstream port that no client uses.
     UnknownFlow "unknown-flow",
+    /// The queue to the forwarding thread was full ([`Mode::Decoupled`](crate::Mode::Decoupled)).
+    QueueFull "queue-full",
     /// The socket's send buffer was full.
     SendBlocked "send-blocked",
     /// Larger than the link to the next host allows.

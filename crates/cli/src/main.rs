@@ -5,6 +5,7 @@ mod terminal;
 
 mod address;
 mod background;
+mod balance;
 mod controller_help;
 mod demo;
 mod doctor;
@@ -45,6 +46,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Balance QUIC connections over several servers.
+    #[command(long_about = balance::ABOUT)]
+    Balance(Box<balance::Args>),
     /// Download through a network that is known to stall congestion controllers.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<ExitCode, failure::Failure> {
     match command {
+        Command::Balance(args) => balance::command(&args)?,
         Command::Demo(args) => demo::command(&args)?,
         // Its verdict is an exit code.
         Command::Doctor(args) => return doctor::command(&args),

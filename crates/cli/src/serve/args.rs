@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 use std::path::PathBuf;
 
 use clearway::CongestionController;
+use clearway::connection_id::quic_lb::ServerId;
 use clearway_links::Span;
 
 use super::limit_options::LimitOptions;
@@ -69,6 +70,13 @@ pub(crate) struct Args {
     /// owner only.
     #[arg(long, value_name = "FILE")]
     pub(super) secret: Option<PathBuf>,
+    /// Make connection IDs that `clearway balance` with this --config file routes to this
+    /// server. SIGHUP, or a change of the file, has open connections replace theirs.
+    #[arg(long, value_name = "FILE", requires = "server_id")]
+    pub(super) lb: Option<PathBuf>,
+    /// This server's ID in the file of --lb, in hexadecimal digits.
+    #[arg(long, value_name = "HEX", requires = "lb", value_parser = server_id)]
+    pub(super) server_id: Option<ServerId>,
     /// Answer downloads in 0-RTT, before a returning client's handshake is complete. An
     /// attacker on the path can replay such requests.
     #[arg(long)]
@@ -91,4 +99,8 @@ pub(crate) struct Args {
     /// Print JSON lines to stdout: the listening address, then each request.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+fn server_id(text: &str) -> Result<ServerId, String> {
+    clearway_balancer::config::parse_server_id(text)
 }

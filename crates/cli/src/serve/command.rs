@@ -16,6 +16,7 @@ use super::certificate::Certificate;
 use super::leftovers;
 use super::limits::{Descriptors, Memory, Resources, THREADS, most_requests};
 use super::listing::Snapshots;
+use super::load_balancer::LoadBalancer;
 use super::priority;
 use super::root::Root;
 use super::secret;
@@ -71,7 +72,8 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let memory = args.bounds.memory(args.shards);
     let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
-    let server = bind(args, &certificate, &memory, qlog)?;
+    let load_balancer = LoadBalancer::load(args)?;
+    let server = bind(args, &certificate, &memory, qlog, load_balancer.as_ref())?;
     announce(&server, &certificate, args.json)?;
     // From here on nobody waits for the reader of the log.
     background::start()?;
@@ -99,6 +101,7 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     tokio::select! {
         failed = serving => failed,
         failed = certificate.keep_fresh() => failed,
+        failed = LoadBalancer::keep_fresh(load_balancer) => failed,
         ended = end(&server, &mut signals, args) => ended,
     }
 }
@@ -150,6 +153,7 @@ fn bind(
     certificate: &Certificate,
     memory: &Memory,
     qlog: Option<&QlogDir>,
+    load_balancer: Option<&LoadBalancer>,
 ) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
@@ -160,12 +164,20 @@ fn bind(
         config = config.secret(secret::load(file)?);
     }
     let bind = |address| {
-        Server::builder(address, config.clone())
+        let builder = Server::builder(address, config.clone())
             .shards(usize::from(args.shards))
             .timeouts(args.bounds.timeouts())
             .max_requests(most_requests(args.bounds.max_connections))
-            .endpoint(|endpoint| with_traces(endpoint, qlog))
-            .build()
+            .endpoint(|endpoint| with_traces(endpoint, qlog));
+        match load_balancer {
+            Some(load_balancer) => {
+                let make = load_balancer.generators();
+                builder
+                    .endpoint(|endpoint| endpoint.connection_ids(make))
+                    .build()
+            }
+            None => builder.build(),
+        }
     };
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
     let address = args.listen.unwrap_or(any);

@@ -29,9 +29,10 @@ pub(crate) struct LimitOptions {
     /// of the machine's memory, at most 1 GiB, and the process uses somewhat more.
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
-    /// Exempt these addresses from the limits per source, such as those of a load balancer:
-    /// 10.0.0.0/8, 2001:db8::1. May be given several times.
-    #[arg(long, value_name = "ADDR[/BITS]", value_parser = network)]
+    /// Load balancers and proxies in front of this server, such as 10.0.0.0/8 or 2001:db8::1:
+    /// no limits per source apply to their addresses, tokens of earlier connections do not
+    /// validate them, and another port counts as another path. May be given several times.
+    #[arg(long, value_name = "ADDR[/BITS]", visible_alias = "behind", value_parser = network)]
     trust: Vec<IpNet>,
     /// Maximum duration of a handshake; under load at most 10 s.
     #[arg(long, value_name = "TIME", default_value = "60s")]

@@ -5,7 +5,7 @@
 //! [`download`], [`listing`] and [`upload`] (into a [`temporary_file`]; [`leftovers`] are removed)
 //! produce it. [`content`] is the body of the response, from a [`source`] such as [`pieces`] of a
 //! file, with the [`sender_report`] as its trailer, and [`log`] is the access log. [`limits`] and
-//! [`limit_options`] bound the resources used, and [`priority`] ranks the threads. [`secret`] outlives the server, and [`certificate`]
+//! [`limit_options`] bound the resources used, and [`priority`] ranks the threads. [`secret`] outlives the server, [`load_balancer`] makes its connection IDs, and [`certificate`]
 //! is replaced while it runs; [`command`] starts and ends it.
 
 mod allocator;
@@ -19,6 +19,7 @@ mod leftovers;
 mod limit_options;
 mod limits;
 mod listing;
+mod load_balancer;
 mod log;
 mod pieces;
 mod priority;

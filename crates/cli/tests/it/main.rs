@@ -3,6 +3,7 @@
 mod common;
 mod web;
 
+mod balance;
 mod demo;
 #[cfg(target_os = "linux")]
 mod doctor;

@@ -188,6 +188,10 @@ impl Endpoint {
                 initial.retry_scid = Some(retry.retry_scid);
                 initial.validated = true;
             }
+            // A load balancer's address says nothing about the client behind it, who may have
+            // forged the address that the balancer answers to.
+            Ok(Token::Address(_))
+                if self.admission.source_of(initial.from.remote.ip()).is_none() => {}
             Ok(Token::Address(address)) => {
                 let mut replay = server
                     .replay

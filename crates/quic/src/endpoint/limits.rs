@@ -37,7 +37,9 @@ pub struct Limits {
     /// [`connections`](Self::connections).
     pub connections_per_source: usize,
     /// Networks to which no limit per source applies, such as load balancers and proxies
-    /// that connect for many others. Empty by default.
+    /// that connect for many others. Their clients share addresses, so that tokens of earlier
+    /// connections do not validate an address there (RFC 9000 §8.1.3), and another port is
+    /// taken for another path (§9.4). Empty by default.
     pub trusted: Vec<IpNet>,
     /// Most stateless resets sent per second, and at once after a pause (RFC 9000 §10.3.3).
     /// Default 1,000: an attacker needs no more than a thousand datagrams of 42 bytes to

@@ -54,6 +54,21 @@ fn token_from_other_address_does_not_validate() {
     assert!(world.server.endpoint.counters().retries > before);
 }
 
+/// All clients behind a load balancer share its address, so a token that one of them got would
+/// validate whatever address another one forges.
+#[test]
+fn token_of_trusted_source_does_not_validate() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    setup.limits.trusted = vec!["10.0.0.0/8".parse().expect("a network")];
+    let mut world = World::new(setup, path(CLEAN, 1), 5);
+    world.handshake();
+    close_and_drain(&mut world);
+    let before = world.server.endpoint.counters().retries;
+    world.handshake();
+    assert!(world.server.endpoint.counters().retries > before);
+}
+
 #[test]
 fn tokens_are_valid_after_restart_with_same_key() {
     let mut setup = Setup::new();

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod certificate;
-mod client;
+pub(crate) mod client;
 #[cfg(target_os = "linux")]
 mod dont_fragment;
 mod early;

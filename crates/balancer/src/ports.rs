@@ -1,0 +1,96 @@
+//! Upstream sockets, and forwarding from clients to backends.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use clearway_udp::{Options, RecvBatch, Socket};
+use rustix::event::epoll;
+
+use crate::engine::{Engine, Outgoing};
+use crate::plan::Plan;
+
+/// The upstream sockets of a shard. They are opened when they are needed.
+pub(crate) struct Ports {
+    sockets: Vec<Socket>,
+    epoll: OwnedFd,
+    options: Options,
+    /// A socket could not be opened, which has been said.
+    is_lacking: bool,
+}
+
+impl Ports {
+    /// Creates an empty set whose sockets report to `epoll`, with their numbers as data.
+    pub(crate) fn new(epoll: OwnedFd, options: &Options) -> Self {
+        Self {
+            sockets: Vec::new(),
+            epoll,
+            options: Options {
+                reuse_port: false,
+                ..options.clone()
+            },
+            is_lacking: false,
+        }
+    }
+
+    pub(crate) fn epoll(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sockets.len()
+    }
+
+    pub(crate) fn get(&self, number: usize) -> Option<&Socket> {
+        self.sockets.get(number)
+    }
+
+    /// Forwards the messages of clients to their backends.
+    pub(crate) fn forward(&mut self, engine: &mut Engine, now: Duration, batch: &mut RecvBatch) {
+        let mut outgoing = Vec::with_capacity(batch.len());
+        for (meta, payload) in batch.messages() {
+            engine.route_message(now, meta, payload, &mut outgoing);
+        }
+        self.open_for(&outgoing, engine.router.plan());
+        engine.send_up(&self.sockets, outgoing);
+    }
+
+    /// Opens the sockets that these datagrams are to be sent from.
+    fn open_for(&mut self, outgoing: &[Outgoing<'_>], plan: &Plan) {
+        let needed = outgoing.iter().map(|out| out.upstream.socket).max();
+        while needed.is_some_and(|needed| needed as usize >= self.sockets.len()) {
+            if let Err(error) = self.add(plan) {
+                // Datagrams for it are counted as dropped, and the next ones try again.
+                if !self.is_lacking {
+                    tracing::warn!(%error, "cannot open another upstream socket");
+                }
+                self.is_lacking = true;
+                return;
+            }
+            self.is_lacking = false;
+        }
+    }
+
+    fn add(&mut self, plan: &Plan) -> io::Result<()> {
+        let socket = open(plan, &self.options)?;
+        let data = epoll::EventData::new_u64(self.sockets.len() as u64);
+        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
+        self.sockets.push(socket);
+        Ok(())
+    }
+}
+
+/// Opens a socket with a port of its own, for every address of this host.
+fn open(plan: &Plan, options: &Options) -> io::Result<Socket> {
+    let v6 = plan
+        .backends()
+        .iter()
+        .any(|backend| backend.address.is_ipv6());
+    let any = if v6 {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    };
+    Socket::bind(SocketAddr::new(any, 0), options)
+}
