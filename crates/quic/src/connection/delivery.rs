@@ -123,7 +123,8 @@ impl Network {
                 self.on_mtu_change(now, acked.path, change, cx.reports);
             }
             for frame in acked.content {
-                cx.frames.on_acked(acked.space, &frame);
+                let late_period = || self.pto().saturating_mul(3);
+                cx.frames.on_acked(acked.space, &frame, now, late_period);
             }
         }
         for lost in outcome.lost.drain(..) {

@@ -91,8 +91,10 @@ impl PacketWriter<'_> {
         };
         let delay = (state.ack.ack_delay(self.now).as_micros() as u64) >> exponent;
         let ecn = state.ack.ecn_counts();
-        if ack::encode(w, state.received.iter().rev(), delay, ecn) > 0 {
+        let ranges = ack::encode(w, state.received.ranges_to_report(), delay, ecn);
+        if ranges > 0 {
             state.ack.on_ack_sent();
+            state.received.on_reported(ranges);
             draft.content.push(SentFrame::Ack(largest));
         }
     }

@@ -63,6 +63,7 @@ mod packet;
 mod parameters;
 mod peer_parameters;
 mod receive;
+mod received;
 mod reports;
 mod rest;
 mod reusable;

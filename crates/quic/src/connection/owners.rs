@@ -1,6 +1,8 @@
 //! The owners of the data in frames: they know what is queued, and handle acknowledgements
 //! and losses.
 
+use core::time::Duration;
+
 use clearway_recovery::Space;
 
 use super::control::Control;
@@ -13,6 +15,7 @@ use crate::cid::remote::RemoteCids;
 use crate::count::Count;
 use crate::datagram::{DatagramReceiver, DatagramSender};
 use crate::stream::{Sendability, Streams};
+use crate::time::Instant;
 
 /// The owners of the data in frames.
 #[derive(Debug)]
@@ -39,9 +42,16 @@ impl FrameOwners {
             || matches!(self.streams.sendability(), Sendability::Ready)
     }
 
-    /// Handles the acknowledgement of a frame of a packet in `space`.
+    /// Handles the acknowledgement of a frame of a packet in `space`. `late_period` returns
+    /// the time that a late packet may take.
     #[inline]
-    pub(super) fn on_acked(&mut self, space: Space, frame: &SentFrame) {
+    pub(super) fn on_acked(
+        &mut self,
+        space: Space,
+        frame: &SentFrame,
+        now: Instant,
+        late_period: impl FnOnce() -> Duration,
+    ) {
         match *frame {
             SentFrame::Stream(ref content) => self.streams.on_acked(content),
             SentFrame::Crypto { offset, len } => {
@@ -51,7 +61,10 @@ impl FrameOwners {
             SentFrame::NewConnectionId(sequence) => self.local_cids.on_acked(sequence),
             SentFrame::RetireConnectionId(sequence) => self.remote_cids.on_retire_acked(sequence),
             SentFrame::NewToken => self.control.on_token_acked(),
-            SentFrame::Ack(largest) => self.spaces.get_mut(space).received.remove_below(largest),
+            SentFrame::Ack(largest) => {
+                let received = &mut self.spaces.get_mut(space).received;
+                received.on_report_acked(largest, now, late_period);
+            }
             SentFrame::Datagram => self.streams.note_progress(),
             SentFrame::HandshakeDone | SentFrame::AckFrequency(_) => {}
         }

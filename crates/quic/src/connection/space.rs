@@ -4,13 +4,9 @@
 use clearway_recovery::Space;
 
 use super::crypto_stream::CryptoStream;
+use super::received::ReceivedPackets;
 use crate::ack::AckPolicy;
 use crate::path::ecn::SpaceEcn;
-use crate::wire::RangeSet;
-
-/// Most ranges of received packet numbers kept per space. Older ones are forgotten, and
-/// then count as received, so that a peer cannot use memory by making gaps.
-const MAX_RECEIVED_RANGES: usize = 64;
 
 /// The spaces in the order in which packets are coalesced.
 pub(crate) const SPACES: [Space; 3] = [Space::Initial, Space::Handshake, Space::Data];
@@ -20,7 +16,7 @@ pub(crate) const SPACES: [Space; 3] = [Space::Initial, Space::Handshake, Space::
 pub(crate) struct PacketSpace {
     pub(crate) crypto: CryptoStream,
     /// Packet numbers received.
-    pub(crate) received: RangeSet,
+    pub(crate) received: ReceivedPackets,
     /// When to acknowledge them.
     pub(crate) ack: AckPolicy,
     /// ECN marks sent, and the peer's counts.
@@ -37,7 +33,7 @@ impl PacketSpace {
     pub(crate) fn new(ack: AckPolicy) -> Self {
         Self {
             crypto: CryptoStream::default(),
-            received: RangeSet::new(MAX_RECEIVED_RANGES),
+            received: ReceivedPackets::new(),
             ack,
             ecn: SpaceEcn::default(),
             probes: 0,

@@ -1,7 +1,7 @@
 //! Sets of numbers stored as ranges, for received packet numbers and acknowledged data.
 
 use std::collections::VecDeque;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use super::cursor::VARINT_MAX;
 
@@ -192,6 +192,21 @@ impl RangeSet {
         &self,
     ) -> impl DoubleEndedIterator<Item = RangeInclusive<u64>> + ExactSizeIterator + Clone + '_ {
         self.runs.iter().map(|run| run.start..=run.end)
+    }
+
+    /// Returns the indices of the ranges that contain `number` or higher ones.
+    #[must_use]
+    pub fn indices_from(&self, number: u64) -> Range<usize> {
+        self.first_ending_at(number)..self.runs.len()
+    }
+
+    /// Returns the ranges at these indices, the highest first. The indices must exist.
+    pub fn descending(
+        &self,
+        indices: Range<usize>,
+    ) -> impl Iterator<Item = RangeInclusive<u64>> + Clone + '_ {
+        let runs = self.runs.range(indices);
+        runs.rev().map(|run| run.start..=run.end)
     }
 
     /// Returns how many ranges there are.
