@@ -16,12 +16,15 @@ pub(crate) const PACKET_THRESHOLD: u64 = 3;
 /// kTimeThreshold, the smallest time threshold, in eighths of an RTT (RFC 9002 §6.1.2).
 pub(crate) const TIME_THRESHOLD_EIGHTHS: u32 = 9;
 
-/// Largest packet threshold that reordering can lead to.
-const MAX_PACKETS: u64 = 256;
+/// Largest packet threshold that reordering can lead to: more packets than any path has in
+/// flight. RFC 8985 §6.2 stops counting packets once reordering is seen, because their number
+/// depends on the rate: 20 ms late at 1 Gbit/s is 1,700 packets late.
+const MAX_PACKETS: u64 = 1 << 20;
 
-/// Largest time threshold, in eighths of an RTT: twice the RTT, as RFC 8985
-/// §6.2 bounds its reordering window by one RTT.
-const MAX_EIGHTHS: u32 = 16;
+/// Largest time threshold, in eighths of an RTT: four RTTs. RFC 8985 §6.2 bounds its reordering
+/// window by one RTT. But it is widened without proof, by the number of recoveries, and here
+/// only by packets that came later than it allowed.
+const MAX_EIGHTHS: u32 = 32;
 
 /// Number of loss events without a spurious loss after which the thresholds step back (RFC
 /// 8985 §6.2: 16 recoveries).
@@ -174,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn time_threshold_grows_to_two_rtts_at_most() {
+    fn time_threshold_grows_to_four_rtts_at_most() {
         let mut thresholds = Thresholds::new(3, 9);
         for _ in 0..100 {
             thresholds.on_late();
         }
-        assert_eq!(thresholds.eighths(), 16);
+        assert_eq!(thresholds.eighths(), 32);
     }
 
     #[test]
@@ -197,6 +200,14 @@ mod tests {
             thresholds.on_loss_event();
         }
         assert_eq!((thresholds.packets(), thresholds.eighths()), (3, 9));
+    }
+
+    /// 20 ms at 1 Gbit/s are 1,700 packets.
+    #[test]
+    fn packet_threshold_follows_reordering_of_thousands_of_packets() {
+        let mut thresholds = Thresholds::new(3, 9);
+        thresholds.on_spurious(1_700);
+        assert_eq!(thresholds.packets(), 1_701);
     }
 
     #[test]
