@@ -8,11 +8,21 @@ use crate::time::Instant;
 
 use super::gains::{MIN_RTT_FILTER_LEN, PROBE_RTT_INTERVAL};
 
+/// Longest time for which a cycle of the max_bw filter takes samples. The cycles of ProbeBW
+/// are shorter, unless a round trip takes seconds.
+const MAX_BW_CYCLE: Duration = Duration::from_secs(10);
+
 /// BBR.max_bw_filter (§5.5.3): the maxima of the current and of the previous ProbeBW cycle.
+///
+/// The draft ends a cycle only with the last ACKs of a probe. If something else comes between,
+/// a ProbeRTT or the next probe, the cycle does not end, and a bandwidth from before a fall
+/// stays. So here a cycle also ends by time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxBwFilter {
     previous: u64,
     current: u64,
+    /// The time of the first sample in `current`.
+    since: Instant,
 }
 
 impl MaxBwFilter {
@@ -22,7 +32,13 @@ impl MaxBwFilter {
     }
 
     /// Adds a sample of the current cycle.
-    pub(super) fn update(&mut self, rate: u64) {
+    pub(super) fn update(&mut self, rate: u64, now: Instant) {
+        if self.current > 0 && now > self.since + MAX_BW_CYCLE {
+            self.advance();
+        }
+        if self.current == 0 {
+            self.since = now;
+        }
         self.current = self.current.max(rate);
     }
 
@@ -35,6 +51,9 @@ impl MaxBwFilter {
     }
 }
 
+/// Longest time for which samples beside the minimum postpone a ProbeRTT.
+const MAX_REFRESHED: Duration = Duration::from_secs(10);
+
 /// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which use the same samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
@@ -43,6 +62,8 @@ pub(super) struct MinRtt {
     stamp: Instant,
     probe_min: Option<Duration>,
     probe_stamp: Instant,
+    /// When the path was last seen to be as short as that: by a lower sample, or by a ProbeRTT.
+    confirmed: Instant,
     probe_expired: bool,
 }
 
@@ -54,6 +75,7 @@ impl MinRtt {
             stamp: now,
             probe_min: None,
             probe_stamp: now,
+            confirmed: now,
             probe_expired: false,
         }
     }
@@ -71,27 +93,37 @@ impl MinRtt {
     /// Schedules the next ProbeRTT, after one has been done.
     pub(super) fn schedule_next(&mut self, now: Instant) {
         self.probe_stamp = now;
+        self.confirmed = now;
     }
 
     /// UpdateMinRTT() with the ACK's RTT sample, if it gave one.
     ///
-    /// A sample at most `slack` above the minimum refreshes it like a lower one, in the
-    /// sense of §5.3.4.2: the queue was almost empty, and a ProbeRTT would not find out
-    /// more. The minimum itself stays, so that a series of such samples cannot raise it.
-    pub(super) fn update(&mut self, sample: Option<Duration>, slack: Duration, now: Instant) {
+    /// A sample at most `slack` above the minimum refreshes it, in the sense of §5.3.4.2: the
+    /// queue was almost empty, and a ProbeRTT would not find out more. The minimum itself
+    /// stays, so that a series of such samples cannot raise it. But if many flows share a
+    /// queue, a sample beside the minimum may be one beside the same standing queue. So after
+    /// [`MAX_REFRESHED`] only a lower sample or a ProbeRTT counts, unless the flow is
+    /// application-limited: the queue is then not its own.
+    pub(super) fn update(
+        &mut self,
+        sample: Option<Duration>,
+        slack: Duration,
+        app_limited: bool,
+        now: Instant,
+    ) {
         self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
-        if let (Some(rtt), Some(min)) = (sample, self.probe_min)
-            && !self.probe_expired
-            && rtt > min
-            && rtt <= min.saturating_add(slack)
-        {
-            self.probe_stamp = now;
-        }
-        if let Some(rtt) = sample
-            && (self.probe_expired || self.probe_min.is_none_or(|min| rtt <= min))
-        {
-            self.probe_min = Some(rtt);
-            self.probe_stamp = now;
+        if let Some(rtt) = sample {
+            if self.probe_expired || self.probe_min.is_none_or(|min| rtt < min) {
+                self.probe_min = Some(rtt);
+                self.probe_stamp = now;
+                self.confirmed = now;
+            } else if (app_limited || now <= self.confirmed + MAX_REFRESHED)
+                && self
+                    .probe_min
+                    .is_some_and(|min| rtt <= min.saturating_add(slack))
+            {
+                self.probe_stamp = now;
+            }
         }
         let Some(probe_min) = self.probe_min else {
             return;
@@ -186,20 +218,20 @@ mod tests {
     #[test]
     fn max_bw_spans_two_cycles() {
         let mut filter = MaxBwFilter::default();
-        filter.update(100);
+        filter.update(100, at(0));
         filter.advance();
-        filter.update(40);
+        filter.update(40, at(1_000));
         assert_eq!(filter.get(), 100);
         filter.advance();
         assert_eq!(filter.get(), 40, "the first cycle is out of the window");
-        filter.update(60);
+        filter.update(60, at(2_000));
         assert_eq!(filter.get(), 60);
     }
 
     #[test]
     fn cycle_without_samples_keeps_max_bw() {
         let mut filter = MaxBwFilter::default();
-        filter.update(100);
+        filter.update(100, at(0));
         for _ in 0..10 {
             filter.advance();
         }
@@ -207,43 +239,98 @@ mod tests {
     }
 
     #[test]
+    fn max_bw_cycle_ends_by_time() {
+        let mut filter = MaxBwFilter::default();
+        filter.update(100, at(0));
+        for now in (1_000..=10_000).step_by(1_000) {
+            filter.update(10, at(now));
+        }
+        assert_eq!(filter.get(), 100);
+        filter.update(10, at(10_001));
+        assert_eq!(filter.get(), 100, "the previous cycle");
+        filter.update(20, at(20_001));
+        assert_eq!(filter.get(), 100);
+        filter.update(10, at(20_002));
+        assert_eq!(filter.get(), 20);
+    }
+
+    /// Time without samples, while the application was the limit, is not part of a cycle.
+    #[test]
+    fn max_bw_does_not_age_without_samples() {
+        let mut filter = MaxBwFilter::default();
+        filter.update(100, at(0));
+        filter.advance();
+        filter.update(10, at(60_000));
+        filter.update(10, at(70_000));
+        assert_eq!(filter.get(), 100);
+    }
+
+    #[test]
     fn min_rtt_is_unknown_until_sampled() {
         let mut filter = MinRtt::new(at(0));
-        filter.update(None, MS, at(10));
+        filter.update(None, MS, false, at(10));
         assert_eq!(filter.get(), None);
-        filter.update(Some(MS * 30), Duration::ZERO, at(20));
+        filter.update(Some(MS * 30), Duration::ZERO, false, at(20));
         assert_eq!(filter.get(), Some(MS * 30));
     }
 
     #[test]
     fn min_rtt_falls_at_once_and_rises_after_ten_seconds() {
         let mut filter = MinRtt::new(at(0));
-        filter.update(Some(MS * 30), Duration::ZERO, at(20));
-        filter.update(Some(MS * 20), Duration::ZERO, at(40));
+        filter.update(Some(MS * 30), Duration::ZERO, false, at(20));
+        filter.update(Some(MS * 20), Duration::ZERO, false, at(40));
         assert_eq!(filter.get(), Some(MS * 20));
-        filter.update(Some(MS * 50), Duration::ZERO, at(5_000));
+        filter.update(Some(MS * 50), Duration::ZERO, false, at(5_000));
         assert!(!filter.is_probe_due());
         // Five seconds after the last minimum a probe is due, and what it sees
         // is kept apart until the ten seconds are over.
-        filter.update(Some(MS * 50), Duration::ZERO, at(5_041));
+        filter.update(Some(MS * 50), Duration::ZERO, false, at(5_041));
         assert!(filter.is_probe_due());
         assert_eq!(filter.get(), Some(MS * 20));
-        filter.update(Some(MS * 60), Duration::ZERO, at(10_041));
+        filter.update(Some(MS * 60), Duration::ZERO, false, at(10_041));
         assert_eq!(filter.get(), Some(MS * 50), "what the probe saw");
     }
 
     #[test]
     fn sample_within_slack_refreshes_min_rtt_without_raising_it() {
         let mut filter = MinRtt::new(at(0));
-        filter.update(Some(MS * 30), MS, at(20));
-        filter.update(Some(MS * 31), MS, at(4_000));
-        filter.update(Some(MS * 32), MS, at(8_000));
+        filter.update(Some(MS * 30), MS, false, at(20));
+        filter.update(Some(MS * 31), MS, false, at(4_000));
+        filter.update(Some(MS * 32), MS, false, at(8_000));
         assert!(!filter.is_probe_due());
-        filter.update(None, MS, at(9_000));
+        filter.update(None, MS, false, at(9_000));
         assert!(!filter.is_probe_due(), "five seconds after the renewal");
         assert_eq!(filter.get(), Some(MS * 30));
-        filter.update(Some(MS * 31), MS, at(9_001));
+        filter.update(Some(MS * 31), MS, false, at(9_001));
         assert!(filter.is_probe_due(), "too late, and 32 ms was too much");
+    }
+
+    /// With many flows in one queue each sample is near the one before, and none is the
+    /// path's own round trip.
+    #[test]
+    fn samples_beside_the_minimum_postpone_a_probe_for_a_limited_time() {
+        let mut filter = MinRtt::new(at(0));
+        filter.update(Some(MS * 30), MS, false, at(20));
+        for now in (100..15_000).step_by(100) {
+            filter.update(Some(MS * 30), MS, false, at(now));
+            assert!(!filter.is_probe_due(), "{now} ms");
+        }
+        filter.update(Some(MS * 30), MS, false, at(15_100));
+        assert!(filter.is_probe_due());
+        // A ProbeRTT, or a lower sample, shows that the queue was empty.
+        filter.schedule_next(at(15_200));
+        for now in (15_300..30_000).step_by(100) {
+            filter.update(Some(MS * 31), MS, false, at(now));
+            assert!(!filter.is_probe_due(), "{now} ms");
+        }
+        for now in (30_100..60_000).step_by(100) {
+            filter.update(Some(MS * 31), MS, true, at(now));
+            assert!(!filter.is_probe_due(), "{now} ms, application-limited");
+        }
+        filter.update(Some(MS * 29), MS, false, at(60_100));
+        filter.update(Some(MS * 29), MS, false, at(65_000));
+        filter.update(Some(MS * 29), MS, false, at(70_000));
+        assert!(!filter.is_probe_due());
     }
 
     #[test]

@@ -38,14 +38,20 @@ impl Bbr {
         if !self.phase.is_probe_bw() {
             return false;
         }
-        if !facts.is_app_limited {
-            self.max_bw.advance();
-        }
+        self.end_max_bw_cycle(facts);
         let safe = self.probe.precautionary && !self.probe.too_high;
         if safe {
             self.start_probe_bw_refill();
         }
         safe
+    }
+
+    /// Ends a cycle of the max_bw filter, unless the application limits the flow and so
+    /// measures no bandwidth.
+    pub(super) fn end_max_bw_cycle(&mut self, facts: &Facts) {
+        if !self.is_limited_by_application(facts) {
+            self.max_bw.advance();
+        }
     }
 
     /// RaiseInflightLongtermSlope(): 1, 2, 4, 8 … datagrams a round.

@@ -298,8 +298,9 @@ impl Controller for Bbr {
         self.handle_spurious_loss_detection(event);
     }
 
-    /// The limit is known from application-limited samples and from the use of the window.
-    fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
+    fn on_limit(&mut self, limit: Limit, _now: Instant) {
+        self.rounds.set_application_limited(limit.is_application());
+    }
 
     fn restart_from_idle(&mut self, now: Instant) {
         self.handle_restart_from_idle(now);

@@ -22,9 +22,17 @@ impl Bbr {
         self.rounds
             .update(facts.prior_delivered, facts.total_delivered);
         let larger = facts.delivery_rate >= self.max_bw.get();
-        if facts.delivery_rate > 0 && (larger || !facts.is_app_limited) {
-            self.max_bw.update(facts.delivery_rate);
+        if facts.delivery_rate > 0 && (larger || !self.is_limited_by_application(facts)) {
+            self.max_bw.update(facts.delivery_rate, facts.now);
         }
+    }
+
+    /// Returns whether a sample is no measure of the bandwidth because the application was the
+    /// limit. ProbeRTT marks its samples as well, but they may be counted: they are among those
+    /// of a probe, and only the largest matters. In a queue of seconds, ProbeRTT after ProbeRTT
+    /// marks all samples, and without them the estimate would never be replaced.
+    pub(super) fn is_limited_by_application(&self, facts: &Facts) -> bool {
+        facts.is_app_limited && self.rounds.is_application_limited()
     }
 
     /// BoundBWForModel() (§5.5.10.3).
@@ -49,8 +57,9 @@ impl Bbr {
     /// UpdateMinRTT() (§5.3.4.3).
     pub(super) fn update_min_rtt(&mut self, facts: &Facts) {
         let slack = self.min_rtt_slack();
+        let app_limited = self.is_limited_by_application(facts);
         let min_rtt = &mut self.clocks(facts.now).min_rtt;
-        min_rtt.update(facts.rtt, slack, facts.now);
+        min_rtt.update(facts.rtt, slack, app_limited, facts.now);
         let min = min_rtt.get();
         if let (Some(rtt), Some(min)) = (facts.rtt, min) {
             self.queue_seen = rtt > min.saturating_add(slack);

@@ -60,12 +60,12 @@ impl Bbr {
         match self.phase {
             Phase::Startup | Phase::Drain | Phase::ProbeRtt => {}
             Phase::Down => {
-                if !self.probe_if_time(facts.now) && self.is_time_to_cruise(facts) {
+                if !self.probe_if_time(facts) && self.is_time_to_cruise(facts) {
                     self.start_probe_bw_cruise();
                 }
             }
             Phase::Cruise => {
-                self.probe_if_time(facts.now);
+                self.probe_if_time(facts);
             }
             Phase::Refill => {
                 if self.rounds.started {
@@ -83,10 +83,17 @@ impl Bbr {
     }
 
     /// IsTimeToProbeBW() (§5.3.3.8): changes from DOWN or CRUISE to REFILL if it is time.
-    fn probe_if_time(&mut self, now: Instant) -> bool {
-        let elapsed = now > self.probe.cycle_stamp + self.probe.wait;
+    fn probe_if_time(&mut self, facts: &Facts) -> bool {
+        let elapsed = facts.now > self.probe.cycle_stamp + self.probe.wait;
         let due = elapsed || self.is_reno_coexistence_probe_time();
         if due {
+            // A round trip longer than the wait: the last ACKs of the previous probe have not
+            // arrived, and as ACKs of this one they would not end its cycle. Without this the
+            // draft's filter keeps the bandwidth from before a fall for as long as the queue
+            // that this bandwidth builds keeps the round trip long.
+            if self.ack_phase == AckPhase::ProbeStopping {
+                self.end_max_bw_cycle(facts);
+            }
             self.start_probe_bw_refill();
         }
         due

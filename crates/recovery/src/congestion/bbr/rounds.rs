@@ -14,7 +14,15 @@ pub(super) struct Rounds {
     next_delivered: u64,
     /// Whether the window was in full use in this round, and in the one before.
     limited: [bool; 2],
+    /// Whether the application is the limit now, and the last round in which it was.
+    application: bool,
+    application_round: u64,
 }
+
+/// Rounds after which no packet is acknowledged that was marked application-limited because
+/// of the application: what was in flight then is delivered in the first, and what was sent
+/// meanwhile in the second.
+const APPLICATION_ROUNDS: u64 = 2;
 
 impl Rounds {
     /// StartRound(): begins a round at `delivered` bytes.
@@ -32,11 +40,31 @@ impl Rounds {
             self.since_probe_up = self.since_probe_up.saturating_add(1);
             self.limited = [false, self.limited[0]];
         }
+        self.note_application();
     }
 
     /// Records that the window has no room for another packet.
     pub(super) fn note_window_full(&mut self) {
         self.limited[0] = true;
+    }
+
+    /// Sets whether the application is the limit.
+    pub(super) fn set_application_limited(&mut self, limited: bool) {
+        self.note_application();
+        self.application = limited;
+        self.note_application();
+    }
+
+    fn note_application(&mut self) {
+        if self.application {
+            self.application_round = self.count;
+        }
+    }
+
+    /// Returns whether the application was the limit when a packet was sent that is now
+    /// acknowledged. If not, samples are marked application-limited only by ProbeRTT.
+    pub(super) fn is_application_limited(&self) -> bool {
+        self.count <= self.application_round.saturating_add(APPLICATION_ROUNDS)
     }
 
     /// C.is_cwnd_limited (§2.2).
@@ -68,6 +96,23 @@ mod tests {
         assert!(!rounds.started, "restarted");
         rounds.update(9_000, 10_000);
         assert!(rounds.started);
+    }
+
+    #[test]
+    fn application_limit_lasts_two_rounds() {
+        let mut rounds = Rounds::default();
+        rounds.set_application_limited(true);
+        for delivered in 1..10 {
+            rounds.update(delivered, delivered);
+        }
+        assert!(rounds.is_application_limited());
+        rounds.set_application_limited(false);
+        for (delivered, expected) in [(11, true), (12, true), (13, false)] {
+            rounds.update(delivered, delivered);
+            assert_eq!(rounds.is_application_limited(), expected, "{delivered}");
+        }
+        rounds.set_application_limited(true);
+        assert!(rounds.is_application_limited());
     }
 
     #[test]

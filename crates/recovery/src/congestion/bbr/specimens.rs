@@ -53,7 +53,7 @@ fn expire_max_bw(inner: &mut Bbr, ack: &Ack<'_>) {
     inner.max_bw = MaxBwFilter::default();
     inner
         .max_bw
-        .update(ack.rate.map_or(0, |sample| sample.delivery_rate));
+        .update(ack.rate.map_or(0, |sample| sample.delivery_rate), ack.now);
     inner.bound_bw_for_model();
 }
 
@@ -140,7 +140,7 @@ impl Bug<Bbr> for BootstrapRttPoison {
         if inner.measured && !measured {
             let guess = Some(Duration::from_millis(10));
             let min_rtt = &mut inner.clocks(ack.now).min_rtt;
-            min_rtt.update(guess, Duration::ZERO, ack.now);
+            min_rtt.update(guess, Duration::ZERO, false, ack.now);
         }
     }
 }

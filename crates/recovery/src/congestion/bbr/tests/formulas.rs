@@ -8,6 +8,7 @@ use super::super::phase::Phase;
 use super::driver::Driver;
 use super::sim::{App, Link, MBIT, MDS, MS, Sim};
 use crate::controller::{Congestion, CongestionCause, Controller, LostPacket, Spurious};
+use crate::limit::Limit;
 use crate::time::nanos;
 
 const SECONDS: Duration = Duration::from_secs(1);
@@ -99,6 +100,7 @@ fn headroom_is_fifteen_percent_or_one_packet_above_min_pipe_cwnd() {
 #[test]
 fn application_limited_samples_only_raise_max_bw() {
     let mut driver = Driver::cruising();
+    driver.bbr.on_limit(Limit::Application, driver.now);
     driver.ack_at(2_000_000, MDS, 100_000, true);
     assert_eq!(driver.bbr.max_bw.get(), 2_000_000);
     driver.bbr.max_bw.advance();
@@ -109,6 +111,19 @@ fn application_limited_samples_only_raise_max_bw() {
         2_000_000,
         "no sample, no new cycle"
     );
+}
+
+/// In a queue of seconds, ProbeRTT after ProbeRTT marks all samples.
+#[test]
+fn samples_limited_by_probe_rtt_count_in_max_bw() {
+    let mut driver = Driver::cruising();
+    for _ in 0..3 {
+        driver.ack_at(400_000, MDS, 100_000, true);
+    }
+    driver.bbr.max_bw.advance();
+    driver.ack_at(400_000, MDS, 100_000, true);
+    driver.bbr.max_bw.advance();
+    assert_eq!(driver.bbr.max_bw.get(), 400_000);
 }
 
 #[test]

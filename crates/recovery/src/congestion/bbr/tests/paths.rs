@@ -73,6 +73,29 @@ fn link_with_bdp_below_one_packet_is_filled() {
     }
 }
 
+/// In a queue that was sized for the old rate the round trip becomes longer than the wait
+/// between two probes, so the next probe begins before the last ACKs of the one before. The
+/// estimate from before the fall must expire nevertheless: it is what keeps the queue full.
+#[test]
+fn fall_of_the_bandwidth_is_noticed_beside_a_round_trip_of_seconds() {
+    for (before, after, packets) in [(50 * MBIT, MBIT, 400), (20 * MBIT, MBIT / 2, 200)] {
+        let mut link = Link::new(1, 40, 0);
+        link.rate = before;
+        link.queue = packets * MDS;
+        let mut sim = Sim::new(link, App::Bulk);
+        sim.run(10 * SECONDS);
+        assert!(sim.bbr().max_bw.get() > before * 9 / 10);
+        sim.link.rate = after;
+        sim.run(60 * SECONDS);
+        let max_bw = sim.bbr().max_bw.get();
+        assert!(max_bw < after * 3 / 2, "{max_bw} of {after}");
+        let (sent, dropped) = (sim.packets_sent, sim.packets_dropped);
+        sim.run(60 * SECONDS);
+        let (sent, dropped) = (sim.packets_sent - sent, sim.packets_dropped - dropped);
+        assert!(dropped * 10 < sent, "{dropped} of {sent}");
+    }
+}
+
 /// "Handling Token Bucket Policers"
 #[test]
 fn rate_conforms_to_a_policer() {

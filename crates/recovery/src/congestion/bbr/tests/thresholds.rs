@@ -79,13 +79,13 @@ const SECOND: u64 = 1_000_000_000;
 fn probe_rtt_is_due_after_five_seconds() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
-    filter.update(Some(ms(10)), Duration::ZERO, at(0));
-    filter.update(None, Duration::ZERO, at(5 * SECOND));
+    filter.update(Some(ms(10)), Duration::ZERO, false, at(0));
+    filter.update(None, Duration::ZERO, false, at(5 * SECOND));
     assert!(!filter.is_probe_due());
-    filter.update(None, Duration::ZERO, at(5 * SECOND + 1));
+    filter.update(None, Duration::ZERO, false, at(5 * SECOND + 1));
     assert!(filter.is_probe_due());
     filter.schedule_next(at(6 * SECOND));
-    filter.update(None, Duration::ZERO, at(11 * SECOND));
+    filter.update(None, Duration::ZERO, false, at(11 * SECOND));
     assert!(!filter.is_probe_due(), "one has just been done");
 }
 
@@ -94,11 +94,11 @@ fn probe_rtt_is_due_after_five_seconds() {
 fn min_rtt_expires_after_ten_seconds() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
-    filter.update(Some(ms(10)), Duration::ZERO, at(0));
-    filter.update(Some(ms(20)), Duration::ZERO, at(6 * SECOND));
-    filter.update(None, Duration::ZERO, at(10 * SECOND));
+    filter.update(Some(ms(10)), Duration::ZERO, false, at(0));
+    filter.update(Some(ms(20)), Duration::ZERO, false, at(6 * SECOND));
+    filter.update(None, Duration::ZERO, false, at(10 * SECOND));
     assert_eq!(filter.get(), Some(ms(10)));
-    filter.update(None, Duration::ZERO, at(10 * SECOND + 1));
+    filter.update(None, Duration::ZERO, false, at(10 * SECOND + 1));
     assert_eq!(filter.get(), Some(ms(20)));
 }
 
@@ -118,10 +118,10 @@ fn restart_from_idle_resets_extra_acked_interval() {
 fn equal_rtt_sample_does_not_renew_min_rtt() {
     let ms = Duration::from_millis;
     let mut filter = MinRtt::new(at(0));
-    filter.update(Some(ms(10)), Duration::ZERO, at(0));
-    filter.update(Some(ms(10)), Duration::ZERO, at(3 * SECOND));
-    filter.update(Some(ms(20)), Duration::ZERO, at(8 * SECOND + 1));
+    filter.update(Some(ms(10)), Duration::ZERO, false, at(0));
+    filter.update(Some(ms(10)), Duration::ZERO, false, at(3 * SECOND));
+    filter.update(Some(ms(20)), Duration::ZERO, false, at(8 * SECOND + 1));
     assert_eq!(filter.get(), Some(ms(10)));
-    filter.update(None, Duration::ZERO, at(10 * SECOND + 1));
+    filter.update(None, Duration::ZERO, false, at(10 * SECOND + 1));
     assert_eq!(filter.get(), Some(ms(20)));
 }
