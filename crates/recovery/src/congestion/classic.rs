@@ -134,7 +134,14 @@ impl<A: WindowAdjustment> Classic<A> {
             }),
             CongestionCause::EcnCe => None,
         };
-        self.ssthresh = Some(self.adjustment.reduce(window).max(self.min_window()));
+        // Slow start overshoots by far, so marks there count like losses (RFC 8511 §4.1).
+        let signal = if self.in_slow_start() {
+            CongestionCause::Loss
+        } else {
+            event.cause
+        };
+        let reduced = self.adjustment.reduce(window, signal);
+        self.ssthresh = Some(reduced.max(self.min_window()));
         self.boundary = event.next_index;
         self.largest_flight.reset();
         self.metrics.congestion_events += 1;
@@ -249,6 +256,7 @@ impl<A: WindowAdjustment> Classic<A> {
             acked: ack.window_used_bytes,
             largest_flight: self.largest_flight.bytes(),
             smoothed_rtt: ack.smoothed_rtt,
+            min_rtt: ack.min_rtt,
             mds: self.mds,
         });
     }

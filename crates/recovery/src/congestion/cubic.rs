@@ -1,5 +1,6 @@
 //! CUBIC (RFC 9438), in integers: windows in bytes, the curve in microseconds.
 
+use crate::controller::CongestionCause;
 use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
@@ -10,6 +11,9 @@ use super::window_adjustment::{Growth, WindowAdjustment};
 
 /// β_cubic as a fraction (RFC 9438 §4.6).
 pub(super) const BETA: (u64, u64) = (7, 10);
+/// What a mark leaves of the window (RFC 8511 §4.1). A queue that marks is shorter than one
+/// that overflows.
+const ECN_BETA: (u64, u64) = (17, 20);
 /// (1 + β_cubic) / 2, what fast convergence leaves of the window (§4.7).
 const FAST_CONVERGENCE: (u64, u64) = (17, 20);
 /// α_cubic = 3 · (1 − β_cubic) / (1 + β_cubic) below cwnd_prior (§4.3).
@@ -128,7 +132,7 @@ impl WindowAdjustment for Cubic {
     /// Multiplicative decrease and fast convergence (RFC 9438 §4.6, §4.7). β
     /// applies to the window, which §4.6 allows where it cannot grow beyond what
     /// is in flight.
-    fn reduce(&mut self, window: u64) -> u64 {
+    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64 {
         let converging = window < self.state.w_max;
         self.state = CubicState {
             w_max: if converging {
@@ -140,7 +144,11 @@ impl WindowAdjustment for Cubic {
             epoch: None,
             carry: Carry::default(),
         };
-        scale(window, BETA.0, BETA.1)
+        let beta = match signal {
+            CongestionCause::Loss => BETA,
+            CongestionCause::EcnCe => ECN_BETA,
+        };
+        scale(window, beta.0, beta.1)
     }
 
     fn on_persistent_congestion(&mut self) {
@@ -156,7 +164,11 @@ impl WindowAdjustment for Cubic {
     fn grow(&mut self, growth: &Growth) -> u64 {
         let mut epoch = self.epoch(growth.window, growth.mds, growth.now);
         let elapsed = self.clock.read(growth.now).saturating_sub(epoch.start);
-        let ahead = elapsed.saturating_add(nanos(growth.smoothed_rtt));
+        // The target of RFC 9438 §4.2 lies a round trip ahead. Behind a queue of seconds that
+        // skips the plateau: K is shorter than the round trip, so the window left the reduction
+        // at 1.5 times its size and overflowed the queue again. The path's own round trip,
+        // without the queue, is how far Linux looks ahead.
+        let ahead = elapsed.saturating_add(nanos(growth.min_rtt));
         let w_max = self.state.w_max;
         let current = w_cubic(w_max, &epoch, elapsed / 1_000);
         let future = w_cubic(w_max, &epoch, ahead / 1_000);

@@ -1,12 +1,17 @@
 //! NewReno (RFC 9002 §7 and appendix B).
 
+use crate::controller::CongestionCause;
 use crate::limit::Limit;
 use crate::time::Instant;
 
-use super::carry::Carry;
+use super::carry::{Carry, scale};
 use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
 
-/// Halves the window on congestion, and adds a datagram per acknowledged window.
+/// What a mark leaves of the window (RFC 8511 §4.1). A queue that marks is shorter than one
+/// that overflows, and half of the window would not fill the path.
+const ECN_BETA: (u64, u64) = (4, 5);
+
+/// Halves the window on a loss, takes a fifth of it on a mark, and adds a datagram per acknowledged window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
     carry: Carry,
@@ -17,9 +22,12 @@ impl WindowAdjustment for NewReno {
 
     const NAME: &'static str = "newreno";
 
-    fn reduce(&mut self, window: u64) -> u64 {
+    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64 {
         self.carry = Carry::default();
-        after_loss(window)
+        match signal {
+            CongestionCause::Loss => after_loss(window),
+            CongestionCause::EcnCe => scale(window, ECN_BETA.0, ECN_BETA.1),
+        }
     }
 
     fn on_persistent_congestion(&mut self) {
@@ -58,6 +66,7 @@ mod tests {
             acked,
             largest_flight: window,
             smoothed_rtt: Duration::from_millis(10),
+            min_rtt: Duration::from_millis(10),
             mds: 1_200,
         }
     }
@@ -86,7 +95,14 @@ mod tests {
 
     #[test]
     fn congestion_halves_the_window() {
-        assert_eq!(NewReno::default().reduce(100_001), 50_000);
+        let loss = CongestionCause::Loss;
+        assert_eq!(NewReno::default().reduce(100_001, loss), 50_000);
+    }
+
+    #[test]
+    fn mark_takes_a_fifth_of_the_window() {
+        let mark = CongestionCause::EcnCe;
+        assert_eq!(NewReno::default().reduce(100_001, mark), 80_000);
     }
 
     #[test]
@@ -115,7 +131,7 @@ mod tests {
         let mut reno = NewReno::default();
         assert_eq!(reno.grow(&half), 2_400);
         let saved = reno.save();
-        reno.reduce(2_400);
+        reno.reduce(2_400, CongestionCause::Loss);
         assert_eq!(reno.grow(&half), 2_400, "forgotten");
         reno.restore(Carry::default());
         assert_eq!(reno.grow(&half), 2_400);

@@ -304,8 +304,9 @@ impl WindowAdjustment for Additive {
 
     const NAME: &'static str = "prague";
 
-    /// As NewReno, from the window before a response to marks in the same round.
-    fn reduce(&mut self, window: u64) -> u64 {
+    /// As NewReno after a loss, from the window before a response to marks in the same round.
+    /// Marks do not come here: the response to them follows α.
+    fn reduce(&mut self, window: u64, _signal: CongestionCause) -> u64 {
         self.carry = Carry::default();
         let from = self.window_before_marks.take().unwrap_or(window);
         after_loss(from.max(window)).min(window)

@@ -4,6 +4,7 @@
 use core::fmt::Debug;
 use core::time::Duration;
 
+use crate::controller::CongestionCause;
 use crate::limit::Limit;
 use crate::time::Instant;
 
@@ -20,6 +21,8 @@ pub(super) struct Growth {
     pub(super) largest_flight: u64,
     /// Smoothed RTT.
     pub(super) smoothed_rtt: Duration,
+    /// Smallest RTT of the path.
+    pub(super) min_rtt: Duration,
     /// Maximum datagram size.
     pub(super) mds: u64,
 }
@@ -50,8 +53,8 @@ pub(super) trait WindowAdjustment: Clone + Debug + Send + 'static {
     const NAME: &'static str;
 
     /// Reduces the window after congestion. Returns the new ssthresh, before the minimum
-    /// window is applied.
-    fn reduce(&mut self, window: u64) -> u64;
+    /// window is applied. `signal` is a mark only in congestion avoidance (RFC 8511 §4.1).
+    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64;
 
     /// Forgets what is known of the path's capacity after persistent congestion.
     fn on_persistent_congestion(&mut self);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::controller::{Ack, Congestion, Controller, SendIndex, Sent, Spurious};
+use crate::controller::{Ack, Congestion, CongestionCause, Controller, SendIndex, Sent, Spurious};
 use crate::limit::Limit;
 use crate::specimens::Specimen;
 use crate::time::{Instant, nanos};
@@ -61,7 +61,8 @@ impl Bug<Classic<Cubic>> for EpochResetOnIdle {
     fn restart_from_idle(&mut self, inner: &mut Classic<Cubic>, now: Instant) {
         inner.restart_from_idle(now);
         inner.adjustment.on_persistent_congestion();
-        inner.adjustment.reduce(scale(inner.window, BETA.1, BETA.0));
+        let window = scale(inner.window, BETA.1, BETA.0);
+        inner.adjustment.reduce(window, CongestionCause::Loss);
     }
 }
 

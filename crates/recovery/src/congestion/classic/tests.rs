@@ -205,7 +205,7 @@ fn marks_reduce_once_per_round() {
         reno.on_ack(&acked(largest, 1, 150 - largest));
     }
     assert_eq!(reno.metrics().congestion_events, events + 1);
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(40 * MDS));
     reno.on_congestion(&marked(151, 170));
     assert_eq!(reno.metrics().congestion_events, events + 2);
 }

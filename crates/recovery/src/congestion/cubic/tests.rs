@@ -15,6 +15,8 @@ fn running(w_max: u64, window: u64) -> Cubic {
     cubic
 }
 
+const LOSS: CongestionCause = CongestionCause::Loss;
+
 fn growth(ms: u64, window: u64, acked: u64) -> Growth {
     Growth {
         now: at_ms(ms),
@@ -22,6 +24,7 @@ fn growth(ms: u64, window: u64, acked: u64) -> Growth {
         acked,
         largest_flight: window,
         smoothed_rtt: Duration::from_millis(100),
+        min_rtt: Duration::from_millis(100),
         mds: MDS,
     }
 }
@@ -95,9 +98,32 @@ fn w_est_alpha_becomes_one_at_cwnd_prior() {
     assert_eq!(rise(13 * MDS, 13 * MDS), MDS);
     // cwnd_prior decides, not a W_max that fast convergence has lowered.
     let mut cubic = running(100 * MDS, 20 * MDS);
-    cubic.reduce(20 * MDS);
+    cubic.reduce(20 * MDS, LOSS);
     assert_eq!(cubic.state.w_max, 17 * MDS);
     assert_eq!(cubic.state.cwnd_prior, 20 * MDS);
+}
+
+#[test]
+fn mark_leaves_more_of_the_window_than_a_loss() {
+    let mut cubic = Cubic::default();
+    assert_eq!(cubic.reduce(1_000_000, CongestionCause::EcnCe), 850_000);
+}
+
+/// K is 3.9 s, shorter than the round trip of five seconds. Looking that far ahead would mean
+/// a window beyond W_max at once, and the queue of the last loss again.
+#[test]
+fn queue_longer_than_k_does_not_skip_the_plateau() {
+    let w_max = 80 * MDS;
+    let start = w_max * 7 / 10;
+    let (mut cubic, mut window) = (running(w_max, start), start);
+    for ms in (0..3_500).step_by(50) {
+        window = cubic.grow(&Growth {
+            smoothed_rtt: Duration::from_secs(5),
+            min_rtt: Duration::from_millis(40),
+            ..growth(ms, window, MDS)
+        });
+        assert!(window <= w_max, "{window} of {w_max} at {ms} ms");
+    }
 }
 
 #[test]
@@ -107,6 +133,7 @@ fn short_path_grows_like_reno() {
     for round in 0..10 {
         window = cubic.grow(&Growth {
             smoothed_rtt: Duration::from_millis(10),
+            min_rtt: Duration::from_millis(10),
             ..growth(10 * round, window, window)
         });
     }
@@ -117,18 +144,18 @@ fn short_path_grows_like_reno() {
 #[test]
 fn fast_convergence_lowers_w_max_and_beta_applies_to_the_window() {
     let mut cubic = Cubic::default();
-    assert_eq!(cubic.reduce(1_000_000), 700_000);
+    assert_eq!(cubic.reduce(1_000_000, LOSS), 700_000);
     assert_eq!(cubic.state.w_max, 1_000_000);
     // Below the old W_max: release more.
     assert_eq!(
-        cubic.reduce(900_000),
+        cubic.reduce(900_000, LOSS),
         630_000,
         "0.7 of the window, not of W_max"
     );
     assert_eq!(cubic.state.w_max, 765_000, "0.85 of the window");
     assert_eq!(cubic.state.cwnd_prior, 900_000);
     // Above it: remember all.
-    assert_eq!(cubic.reduce(800_000), 560_000);
+    assert_eq!(cubic.reduce(800_000, LOSS), 560_000);
     assert_eq!(cubic.state.w_max, 800_000);
 }
 
@@ -157,7 +184,7 @@ fn flow_control_stops_the_curve_and_pacing_does_not() {
 #[test]
 fn epoch_after_persistent_congestion_starts_with_k_zero() {
     let mut cubic = running(1_000 * MDS, 700 * MDS);
-    cubic.reduce(800 * MDS);
+    cubic.reduce(800 * MDS, LOSS);
     cubic.on_persistent_congestion();
     cubic.start_avoidance(560 * MDS, MDS, at_ms(900));
     let epoch = cubic.state.epoch.unwrap();
@@ -233,9 +260,9 @@ proptest! {
 #[test]
 fn fast_convergence_applies_only_below_the_last_w_max() {
     let mut cubic = Cubic::default();
-    cubic.reduce(100 * MDS);
-    cubic.reduce(100 * MDS);
+    cubic.reduce(100 * MDS, LOSS);
+    cubic.reduce(100 * MDS, LOSS);
     assert_eq!(cubic.state.w_max, 100 * MDS);
-    cubic.reduce(99 * MDS);
+    cubic.reduce(99 * MDS, LOSS);
     assert_eq!(cubic.state.w_max, 99 * MDS * 17 / 20);
 }

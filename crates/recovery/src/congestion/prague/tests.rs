@@ -342,6 +342,7 @@ fn undo_restores_fractions_of_a_byte() {
         acked: 1,
         largest_flight: 2 * MDS,
         smoothed_rtt: Duration::from_millis(30),
+        min_rtt: Duration::from_millis(30),
         mds: MDS,
     };
     let mut adjustment = Additive::default();
