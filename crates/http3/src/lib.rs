@@ -8,6 +8,7 @@
 //! frame             frames; frame_reader: reading them as they arrive
 //! capsule           capsules in the body of an extended CONNECT
 //! settings stream_kind goaway priority datagram   what the other frames and streams carry
+//! early_datagrams   HTTP datagrams that arrived before their request
 //! qpack/            field compression
 //! send_buffer       data that the transport has not accepted yet
 //! limits            what a peer may cost; memory: the size of hash tables
@@ -37,6 +38,7 @@ pub mod capsule;
 mod connection;
 mod count;
 pub mod datagram;
+mod early_datagrams;
 pub mod error;
 mod event;
 mod exchange;

@@ -37,6 +37,13 @@ pub struct Limits {
     pub max_priority_update: u64,
     /// Maximum number of PRIORITY_UPDATE frames remembered for requests that have not arrived. 100.
     pub max_early_priorities: usize,
+    /// Maximum number of HTTP datagrams kept for requests that have not arrived (RFC 9297 §2.1). The
+    /// oldest are dropped and counted.
+    ///
+    /// 32, what a few tunnels send within the time by which packets are reordered.
+    pub max_early_datagrams: usize,
+    /// Maximum bytes of those datagrams. 48 KiB, 32 of the usual size.
+    pub max_early_datagram_bytes: usize,
     /// Maximum number of requests that may end early at once because of the client: it resets them
     /// (rapid reset, CVE-2023-44487), or they are malformed, too large, too slow or too many, so
     /// that we reset them (CVE-2025-8671). Beyond it the connection is closed with
@@ -70,6 +77,8 @@ impl Default for Limits {
             max_settings: 4 << 10,
             max_priority_update: 1 << 10,
             max_early_priorities: 100,
+            max_early_datagrams: 32,
+            max_early_datagram_bytes: 48 << 10,
             abandoned_burst: 500,
             abandoned_per_second: 200,
             useless_frames_burst: 10_000,

@@ -1,13 +1,16 @@
 //! HTTP datagrams (RFC 9297 §2).
 
 use bytes::Bytes;
+use clearway_quic::Role;
 use clearway_quic::datagram::SendDatagramError;
 use clearway_quic::stream::StreamId;
 
 use super::Connection;
 use crate::count::Count;
 use crate::datagram;
-use crate::exchange::MessageState;
+use crate::error::{Code, StreamError};
+use crate::event::Event;
+use crate::exchange::{MessageState, RequestKind};
 use crate::transport::Transport;
 
 /// The error of sending an HTTP datagram.
@@ -22,6 +25,18 @@ pub enum DatagramError {
     /// The transport did not accept the datagram.
     #[error(transparent)]
     Transport(#[from] SendDatagramError),
+}
+
+/// What becomes of a datagram that was received.
+enum DatagramDestination {
+    /// The application gets it.
+    Open,
+    /// Its request has not arrived completely.
+    Early,
+    /// Its stream is closed.
+    Closed,
+    /// Its request is no CONNECT.
+    Meaningless,
 }
 
 impl Connection {
@@ -45,10 +60,37 @@ impl Connection {
         Ok(quic.send_datagram(datagram::encode(id, payload))?)
     }
 
-    /// Returns the next HTTP datagram of an open request, with its stream. Other datagrams are
-    /// dropped and counted (RFC 9297 §2.1).
+    /// Returns the next HTTP datagram of an open request, with its stream. On a server, those that
+    /// come before the header section of their request are kept for it (RFC 9297 §2.1), within
+    /// [`Limits::max_early_datagrams`](crate::Limits); [`Event::DatagramReceived`] follows the
+    /// request. Datagrams of streams that are closed are dropped and counted. A request that is no
+    /// CONNECT gives datagrams no meaning, and is reset (RFC 9297 §2).
     pub fn recv_datagram<T: Transport>(&mut self, quic: &mut T) -> Option<(StreamId, Bytes)> {
         while self.is_open() {
+            let lingering = self.lingering.as_mut();
+            let ready = lingering.and_then(|it| it.early_datagrams.next_ready());
+            let (id, payload) = match ready {
+                Some(ready) => ready,
+                None => self.next_of_transport(quic)?,
+            };
+            match self.destination(id) {
+                DatagramDestination::Open => return Some((id, payload)),
+                DatagramDestination::Early => {
+                    let lingering = self.lingering.get_or_insert_default();
+                    let early = &mut lingering.early_datagrams;
+                    let dropped = early.push(id, payload, &self.config.limits);
+                    self.counters.datagrams_dropped.count(dropped);
+                }
+                DatagramDestination::Closed => self.counters.datagrams_dropped.count_one(),
+                DatagramDestination::Meaningless => self.reset_for_datagram(quic, id),
+            }
+        }
+        None
+    }
+
+    /// Returns the next datagram that the transport has received.
+    fn next_of_transport<T: Transport>(&mut self, quic: &mut T) -> Option<(StreamId, Bytes)> {
+        loop {
             let raw = quic.recv_datagram()?;
             if !self.config.datagrams {
                 self.counters.datagrams_dropped.count_one();
@@ -58,20 +100,62 @@ impl Connection {
                 self.check_request_id(quic, id)?;
                 Ok((id, payload))
             });
-            let (id, payload) = match decoded {
-                Ok(decoded) => decoded,
+            return match decoded {
+                Ok(decoded) => Some(decoded),
                 Err(error) => {
                     self.fail(error);
-                    return None;
+                    None
                 }
             };
-            let exchange = self.requests.get(&id);
-            if exchange.is_some_and(|exchange| exchange.receiving.state != MessageState::Done) {
-                return Some((id, payload));
-            }
-            self.counters.datagrams_dropped.count_one();
         }
-        None
+    }
+
+    /// Returns whether datagrams of the request `id` can still arrive: the peer has neither ended
+    /// nor reset its side of the stream.
+    #[must_use]
+    pub fn is_receiving(&self, id: StreamId) -> bool {
+        let exchange = self.requests.get(&id);
+        self.is_open() && exchange.is_some_and(|it| it.receiving.state != MessageState::Done)
+    }
+
+    fn destination(&self, id: StreamId) -> DatagramDestination {
+        let Some(exchange) = self.requests.get(&id) else {
+            let arrives_later = self.role == Role::Server && id.index() >= self.next_request;
+            return if arrives_later {
+                DatagramDestination::Early
+            } else {
+                DatagramDestination::Closed
+            };
+        };
+        match exchange.receiving.state {
+            MessageState::Done => DatagramDestination::Closed,
+            MessageState::Header if self.role == Role::Server => DatagramDestination::Early,
+            MessageState::Header
+            | MessageState::Body
+            | MessageState::Tunnel
+            | MessageState::AfterTrailers => match exchange.request_kind {
+                RequestKind::Connect => DatagramDestination::Open,
+                RequestKind::Head | RequestKind::Other => DatagramDestination::Meaningless,
+            },
+        }
+    }
+
+    fn reset_for_datagram<T: Transport>(&mut self, quic: &mut T, stream: StreamId) {
+        self.counters.malformed.count_one();
+        let reason = "HTTP datagram for a request whose method gives it no meaning";
+        let error = StreamError::new(Code::DATAGRAM_ERROR, reason);
+        self.abandon(quic, stream, error.code);
+        self.charge();
+        self.events.push_back(Event::Failed { stream, error });
+    }
+
+    /// Releases the datagrams that came before this request, which has arrived.
+    pub(super) fn release_early_datagrams(&mut self, id: StreamId) {
+        if let Some(lingering) = &mut self.lingering
+            && lingering.early_datagrams.mark_ready(id)
+        {
+            self.events.push_back(Event::DatagramReceived);
+        }
     }
 
     /// Returns the maximum payload of an HTTP datagram for the request `id` now, in bytes, or

@@ -79,6 +79,7 @@ impl Connection {
             request,
             end: ending == Some(Ending::End),
         });
+        self.release_early_datagrams(stream);
         self.retire(stream);
         Ok(())
     }

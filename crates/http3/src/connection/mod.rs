@@ -39,6 +39,8 @@ use clearway_quic::Role;
 use clearway_quic::stream::StreamId;
 use rustc_hash::FxHashMap;
 
+use crate::count::Count;
+use crate::early_datagrams::EarlyDatagrams;
 use crate::error::ConnectionError;
 use crate::event::Event;
 use crate::exchange::Exchange;
@@ -166,9 +168,11 @@ pub struct Connection {
     scratch: Vec<u8>,
 }
 
-/// Streams that the application is done with, but the peer is not.
+/// Streams that the application is done with, but the peer is not; and datagrams that came before
+/// their stream.
 #[derive(Debug, Default)]
 struct Lingering {
+    early_datagrams: EarlyDatagrams,
     /// Requests whose remaining data is read and discarded (server).
     discarding: FxHashMap<StreamId, DiscardedRequest>,
     /// Streams that were sent completely and wait only for the acknowledgment.
@@ -312,6 +316,11 @@ impl Connection {
             exchange.send_buffer.release();
         }
         let idle = self.requests.is_empty();
+        if let Some(lingering) = &mut self.lingering {
+            // Their requests would have arrived long ago.
+            let early = core::mem::take(&mut lingering.early_datagrams);
+            self.counters.datagrams_dropped.count(early.len() as u64);
+        }
         self.lingering.take_if(|it| idle && it.is_empty());
         if let Some(lingering) = &mut self.lingering {
             lingering.release();
@@ -364,6 +373,7 @@ impl Lingering {
                 .map(DiscardedRequest::memory)
                 .sum::<usize>()
             + memory::hash_table(&self.unacknowledged)
+            + self.early_datagrams.memory()
     }
 }
 

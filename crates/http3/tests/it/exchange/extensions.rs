@@ -93,6 +93,73 @@ fn extended_connect_carries_datagrams() {
     assert!(pair.client.others.contains(&Event::DatagramReceived));
 }
 
+/// The quarter stream ID of the next request, and a payload.
+fn early_datagram(id: StreamId, payload: &[u8]) -> Bytes {
+    clearway_http3::datagram::encode(id, payload)
+}
+
+#[test]
+fn datagrams_before_their_request_are_received_after_it() {
+    let mut pair = Pair::new(World::connected(datagram_setup()));
+    let (first, second) = (StreamId::from_wire(0), StreamId::from_wire(4));
+    let (_, quic) = pair.world.client.split();
+    for (id, payload) in [(second, "other"), (first, "one"), (first, "two")] {
+        let datagram = early_datagram(id, payload.as_bytes());
+        quic.send_datagram(datagram).expect("sends");
+    }
+    pair.world.run_for(Duration::from_millis(200));
+    let (http, quic) = pair.world.server.split();
+    assert_eq!(http.recv_datagram(quic), None, "before the request");
+    assert_eq!(pair.request(&extended(), false), first);
+    pair.world.run_for(Duration::from_millis(200));
+    let events: Vec<Event> = pair.world.server.app.events.drain(..).collect();
+    let (http, quic) = pair.world.server.split();
+    let request = events
+        .iter()
+        .position(|it| matches!(it, Event::Request { .. }));
+    let datagram = events.iter().rposition(|it| *it == Event::DatagramReceived);
+    assert!(request.is_some() && request < datagram, "{events:?}");
+    for payload in ["one", "two"] {
+        let received = http.recv_datagram(quic);
+        assert_eq!(received, Some((first, Bytes::from(payload))));
+    }
+    assert_eq!(http.recv_datagram(quic), None);
+    assert_eq!(http.counters().datagrams_dropped, 0);
+    // The client's second request was never sent: the memory is released when the connection rests.
+    http.release();
+    assert_eq!(http.counters().datagrams_dropped, 1);
+}
+
+#[test]
+fn datagram_for_a_request_without_semantics_resets_it() {
+    for early in [true, false] {
+        let mut pair = Pair::new(World::connected(datagram_setup()));
+        let send = |pair: &mut Pair| {
+            let (_, quic) = pair.world.client.split();
+            let datagram = early_datagram(StreamId::from_wire(0), b"x");
+            quic.send_datagram(datagram).expect("sends");
+            pair.world.run_for(Duration::from_millis(200));
+        };
+        if early {
+            send(&mut pair);
+        }
+        let id = pair.request(&post(), false);
+        pair.world.run_for(Duration::from_millis(200));
+        if !early {
+            send(&mut pair);
+        }
+        let (http, quic) = pair.world.server.split();
+        assert_eq!(http.recv_datagram(quic), None);
+        let events: Vec<Event> = std::iter::from_fn(|| http.poll_event()).collect();
+        let failed = events.iter().find_map(|event| match event {
+            Event::Failed { stream, error } => Some((*stream, error.code)),
+            _ => None,
+        });
+        assert_eq!(failed, Some((id, Code::DATAGRAM_ERROR)), "{events:?}");
+        assert_eq!(http.open_requests(), 0);
+    }
+}
+
 #[test]
 fn extensions_that_the_peer_does_not_offer_are_unsupported() {
     let mut pair = Pair::connected();

@@ -495,14 +495,29 @@ fn datagram_without_a_valid_stream_id_is_a_datagram_error() {
     let (http, quic) = test.world.server.split();
     assert_eq!(http.recv_datagram(quic), None);
     assert_eq!(test.close_code(), Some(Code::ID_ERROR));
-    // A datagram for a stream that does not exist is dropped (RFC 9297 §2.1).
-    let mut test = HostileTest::with(Role::Client, setup());
-    let quic = test.world.client.connection();
-    quic.send_datagram(bytes::Bytes::from_static(b"\x09x"))
-        .expect("sends");
-    test.run();
-    let (http, quic) = test.world.server.split();
-    assert_eq!(http.recv_datagram(quic), None);
-    assert_eq!(http.counters().datagrams_dropped, 1);
+}
+
+#[test]
+fn datagrams_of_unknown_streams_are_kept_within_limits() {
+    let mut setup = Setup::default();
+    setup.client.datagrams = true;
+    setup.server.datagrams = true;
+    let limits = setup.server.limits.clone();
+    let mut test = HostileTest::with(Role::Client, setup);
+    for round in 0..20_u64 {
+        let quic = test.world.client.connection();
+        for n in 0..10 {
+            let datagram = [varints(&[9 + n]), vec![0; 1_000]].concat();
+            quic.send_datagram(datagram.into()).expect("sends");
+        }
+        test.run();
+        let (http, quic) = test.world.server.split();
+        assert_eq!(http.recv_datagram(quic), None);
+        let kept = (round + 1) * 10 - http.counters().datagrams_dropped;
+        assert!(kept as usize <= limits.max_early_datagrams, "{kept}");
+    }
+    let (http, _) = test.world.server.split();
+    let dropped = http.counters().datagrams_dropped;
+    assert_eq!(dropped, 200 - limits.max_early_datagrams as u64);
     test.assert_serves();
 }
