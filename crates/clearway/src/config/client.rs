@@ -123,6 +123,11 @@ impl ClientConfig {
         self
     }
 
+    /// Whether connections accept DATAGRAM frames.
+    pub(crate) fn accepts_datagrams(&self) -> bool {
+        self.transport.datagram_buffer > 0
+    }
+
     /// Sets the congestion control of every path, in place of the one in
     /// [`transport`](Self::transport): a built-in one
     /// ([`CongestionController`](crate::CongestionController)), or one of your own. The

@@ -272,7 +272,7 @@ impl ConnectionShared {
         if !self.link.budget.is_limited() {
             return false;
         }
-        let buffered = u32::try_from(state.quic.buffered()).unwrap_or(u32::MAX);
+        let buffered = u32::try_from(state.buffered_bytes()).unwrap_or(u32::MAX);
         if buffered.abs_diff(state.buffered) < MIN_CHARGE {
             return false;
         }

@@ -430,7 +430,13 @@ impl State {
         }
     }
 
-    /// Returns the memory of the connection beside its transport's buffers, in bytes: the usual
+    /// Returns the bytes that are buffered: the transport's, and datagrams of HTTP tunnels.
+    pub(super) fn buffered_bytes(&self) -> usize {
+        let datagrams = self.http.as_ref().map_or(0, |http| http.datagram_bytes());
+        self.quic.buffered().saturating_add(datagrams)
+    }
+
+    /// Returns the memory of the connection beside its buffers, in bytes: the usual
     /// minimum, or while memory is `tight` what was measured in the last second, if that is
     /// more.
     pub(super) fn other_memory(&mut self, now: Instant, tight: bool) -> usize {
@@ -441,7 +447,7 @@ impl State {
             self.other_memory_checked = second;
             let http = self.http.as_ref().map_or(0, |http| http.memory());
             let whole = self.quic.memory().saturating_add(http);
-            let other_memory = whole.saturating_sub(self.quic.buffered());
+            let other_memory = whole.saturating_sub(self.buffered_bytes());
             let other_memory = other_memory.saturating_add(OVERHEAD);
             self.other_memory = u32::try_from(other_memory).unwrap_or(u32::MAX);
         }

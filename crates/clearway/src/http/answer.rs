@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -18,7 +19,10 @@ use super::interim::{InterimSender, expects_continue};
 use super::message;
 use super::request_stream::RequestStream;
 use super::requests::ArrivedRequest;
-use super::server_state::Permit;
+use super::server_state::{Permit, TunnelPermit};
+use super::tunnel::TunnelOffer;
+#[cfg(feature = "websocket")]
+use super::websocket::{TunnelIo, Upgrade};
 use crate::connection::{Connection, ConnectionRef};
 use crate::panic::catch;
 
@@ -27,7 +31,37 @@ pub(super) struct RequestTask {
     request: Result<Request<Incoming>, &'static str>,
     sender: BodySender,
     method: ResponseTo,
-    permit: Permit,
+    hold: Hold,
+}
+
+/// The permits for a request.
+#[derive(Debug)]
+pub(super) enum RequestPermit {
+    Request(Permit),
+    Tunnel(Permit, TunnelPermit),
+}
+
+/// What a request holds until it is answered.
+enum Hold {
+    Request {
+        _permit: Permit,
+    },
+    /// A tunnel keeps its permits for as long as it is open.
+    Tunnel(Arc<TunnelOffer>),
+}
+
+impl Hold {
+    fn tunnel(&self) -> Option<&Arc<TunnelOffer>> {
+        match self {
+            Self::Request { .. } => None,
+            Self::Tunnel(offer) => Some(offer),
+        }
+    }
+
+    /// Whether the handler has accepted a tunnel.
+    fn is_accepted(&self) -> bool {
+        self.tunnel().is_some_and(|offer| offer.is_accepted())
+    }
 }
 
 /// The request's method, as far as the response depends on it.
@@ -60,7 +94,7 @@ impl RequestTask {
         shared: &ConnectionRef,
         connection: &Connection,
         arrived: ArrivedRequest,
-        permit: Permit,
+        permit: RequestPermit,
     ) -> Self {
         let ArrivedRequest {
             id,
@@ -71,12 +105,19 @@ impl RequestTask {
         let stream = RequestStream::new(shared.clone(), id);
         let method = ResponseTo::of(&head.method);
         let sender = BodySender::new(stream.clone(), Code::INTERNAL_ERROR);
+        let hold = match permit {
+            RequestPermit::Request(permit) => Hold::Request { _permit: permit },
+            RequestPermit::Tunnel(request, tunnel) => {
+                Hold::Tunnel(TunnelOffer::new(stream.clone(), early, tunnel, request))
+            }
+        };
         let request = message::request(head, ()).map(|request| {
             let (mut parts, ()) = request.into_parts();
             parts.extensions.insert(connection.clone());
-            if method == ResponseTo::Connect {
+            if let Some(offer) = hold.tunnel() {
                 // What follows is a tunnel, which has no length (RFC 9110 §9.3.6).
                 parts.headers.remove(CONTENT_LENGTH);
+                parts.extensions.insert(offer.tunnel());
             }
             parts
                 .extensions
@@ -87,14 +128,15 @@ impl RequestTask {
             let body = (!end).then_some(stream);
             // A server that answers without reading all is no error.
             let body = Incoming::new(body, &parts.headers, Code::NO_ERROR)
-                .with_continue(!end && expects_continue(&parts.headers));
+                .with_continue(!end && expects_continue(&parts.headers))
+                .with_tunnel(hold.tunnel().cloned());
             Request::from_parts(parts, body)
         });
         Self {
             request,
             sender,
             method,
-            permit,
+            hold,
         }
     }
 
@@ -116,7 +158,7 @@ impl RequestTask {
             request,
             sender,
             method,
-            permit: _permit,
+            hold,
         } = self;
         let request = match request {
             Ok(request) => request,
@@ -131,17 +173,39 @@ impl RequestTask {
         if sender.stream().is_cancelled() {
             return sender.cancelled();
         }
+        #[cfg(feature = "websocket")]
+        let (request, upgrade) = {
+            let mut request = request;
+            let upgrade = Upgrade::offer(&mut request);
+            (request, upgrade)
+        };
         let response = {
             let stream = sender.stream().clone();
             let mut answering = pin!(answer(service, request));
             let response = poll_fn(|cx| match catch(|| answering.as_mut().poll(cx)) {
                 Ok(Poll::Ready(response)) => Poll::Ready(Some(response)),
+                // The halves of its tunnel tell the handler what becomes of it.
+                Ok(Poll::Pending) if hold.is_accepted() => Poll::Pending,
                 Ok(Poll::Pending) => stream.poll_cancelled(cx).map(|()| None),
                 // The service is not asked again, and its client has an answer.
                 Err(panic) => Poll::Ready(Some(Err(panic.into()))),
             });
             response.await
         };
+        #[cfg(feature = "websocket")]
+        let response = match (response, upgrade) {
+            (Some(Ok(response)), Some(upgrade)) => {
+                match open_websocket(&hold, upgrade, response).await {
+                    Some(response) => Some(Ok(response)),
+                    None => return sender.done(),
+                }
+            }
+            (response, _) => response,
+        };
+        if hold.tunnel().is_some_and(|offer| !offer.answer()) {
+            // Its halves are all that is left to do.
+            return sender.done();
+        }
         let sent = match response {
             None => return sender.cancelled(),
             Some(Ok(response)) => respond(sender, response, method).await,
@@ -165,6 +229,30 @@ where
         .await
         .map_err(Into::into)?;
     service.call(request).await.map_err(Into::into)
+}
+
+/// Opens a WebSocket if the service has accepted it: with success, and nothing to send before
+/// its frames. Returns the response otherwise.
+#[cfg(feature = "websocket")]
+async fn open_websocket<B: Body>(
+    hold: &Hold,
+    upgrade: Upgrade,
+    response: Response<B>,
+) -> Option<Response<B>> {
+    let accepts = response.status().is_success() && response.body().is_end_stream();
+    let Some(offer) = hold.tunnel().filter(|_| accepts) else {
+        return Some(response);
+    };
+    let (parts, body) = response.into_parts();
+    match offer.accept(parts.clone()) {
+        // The service has accepted the tunnel itself.
+        None => return Some(Response::from_parts(parts, body)),
+        Some(Ok((sender, receiver, _))) => {
+            upgrade.complete(TunnelIo::new(sender, receiver)).await;
+        }
+        Some(Err(error)) => tracing::debug!(%error, "a WebSocket was not opened"),
+    }
+    None
 }
 
 /// Answers with a status alone.

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -12,6 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::error::{BoxError, Error};
 use super::message;
 use super::request_stream::{BodyPart, RequestStream};
+use super::tunnel::TunnelOffer;
 
 /// The status that tells a client to send the body it has announced.
 const CONTINUE: u16 = 100;
@@ -33,6 +35,8 @@ pub struct Incoming {
     stop_code: Code,
     /// The peer may wait for 100 (Continue).
     send_continue: bool,
+    /// It is the half of a tunnel that may be accepted, and then has another reader.
+    tunnel: Option<Arc<TunnelOffer>>,
 }
 
 impl Incoming {
@@ -45,7 +49,14 @@ impl Incoming {
             trailers: None,
             stop_code,
             send_continue: false,
+            tunnel: None,
         }
+    }
+
+    /// Makes it the body of a request for a tunnel: dropping it does not stop the peer.
+    pub(super) fn with_tunnel(mut self, tunnel: Option<Arc<TunnelOffer>>) -> Self {
+        self.tunnel = tunnel;
+        self
     }
 
     /// Sets whether the peer may wait for 100 (Continue), which is then sent when the body is
@@ -123,6 +134,9 @@ impl Body for Incoming {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        if self.tunnel.as_ref().is_some_and(|it| it.is_accepted()) {
+            self.stream = None;
+        }
         let Some(stream) = &self.stream else {
             return Poll::Ready(None);
         };
@@ -176,7 +190,9 @@ impl Body for Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        if let Some(stream) = &self.stream {
+        if let Some(stream) = &self.stream
+            && self.tunnel.is_none()
+        {
             stream.stop(self.stop_code);
         }
     }

@@ -44,7 +44,7 @@ const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 ///
 /// Redirects are not followed.
 #[derive(Clone, Debug)]
-pub struct Client(Arc<Pool>);
+pub struct Client(pub(super) Arc<Pool>);
 
 /// How a request is made, beside its contents.
 struct RequestOptions {
@@ -98,9 +98,14 @@ impl Client {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_endpoint(endpoint: EndpointBuilder, config: ClientConfig) -> Result<Self, Error> {
+        let http = clearway_http3::Config {
+            // For tunnels; a server sends none for other requests (RFC 9297 §2).
+            datagrams: config.accepts_datagrams(),
+            ..clearway_http3::Config::default()
+        };
         let endpoint = endpoint
             .client(config.alpn([ALPN]))
-            .http(Arc::default())
+            .http(Arc::new(http))
             .build()
             .map_err(|error| Error::Endpoint(Arc::new(error)))?;
         Ok(Self(Arc::new(Pool::new(endpoint))))
@@ -244,13 +249,17 @@ impl Client {
 }
 
 /// What to do about a request that failed.
-enum RetryDecision {
+pub(super) enum RetryDecision {
     /// It may be sent again on another connection.
     Retry(Error),
     GiveUp(Error),
 }
 
-async fn decide_retry(pooled: PooledConnection, error: Error, repeatable: bool) -> RetryDecision {
+pub(super) async fn decide_retry(
+    pooled: PooledConnection,
+    error: Error,
+    repeatable: bool,
+) -> RetryDecision {
     if error.is_safe_to_retry() {
         return RetryDecision::Retry(error);
     }
@@ -337,7 +346,7 @@ where
 
 /// Waits for the final response. Returns it, whether it has no body, and the interim
 /// responses before it. Releases a body that waits for 100 (Continue).
-async fn await_response(
+pub(super) async fn await_response(
     stream: &RequestStream,
     on_interim: Option<&OnInterim>,
     mut invite: Option<oneshot::Sender<()>>,

@@ -30,6 +30,8 @@ pub(crate) struct HttpLayer {
     memory: Option<Box<RememberedSettings>>,
     /// Early data may be sent with the server's remembered settings (client).
     has_remembered_settings: bool,
+    /// HTTP datagrams are enabled at this end.
+    has_datagrams: bool,
 }
 
 impl HttpLayer {
@@ -45,6 +47,7 @@ impl HttpLayer {
             Arc::make_mut(&mut config).remembered_settings = remembered;
         }
         Self {
+            has_datagrams: config.datagrams,
             h3: clearway_http3::Connection::new(quic.role(), config, seed),
             memory: memory.map(Box::new),
             has_remembered_settings: remembered.is_some(),
@@ -103,6 +106,10 @@ impl HttpLayer {
                 request,
                 end,
             } => {
+                if !request.protocol.is_empty() {
+                    // Its datagrams may come before a task takes it.
+                    self.requests().exchanges.entry(stream).or_default();
+                }
                 self.requests().arrived.push_back(ArrivedRequest {
                     id: stream,
                     head: request,
@@ -124,8 +131,11 @@ impl HttpLayer {
                 });
             }
             Event::Readable(stream) => {
-                let exchange = self.exchange_mut(stream);
-                wakeups.wake(exchange.and_then(|exchange| exchange.reader.take()));
+                if let Some(exchange) = self.exchange_mut(stream) {
+                    wakeups.wake(exchange.reader.take());
+                    // It may be the end of the tunnel.
+                    exchange.wake_datagram_reader(wakeups);
+                }
             }
             Event::Writable(stream) => {
                 let exchange = self.exchange_mut(stream);
@@ -156,12 +166,34 @@ impl HttpLayer {
                 if let Some(memory) = &self.memory {
                     memory.keep(&settings);
                 }
+                // Tunnels wait for them.
+                wakeups.raise(Signal::RequestRoom);
             }
             // HTTP/3 has told the transport, which sends the response accordingly.
             Event::PriorityChanged { .. } => {}
-            // It waits in the transport's queue for `Connection::read_datagram`.
-            Event::DatagramReceived => {}
+            Event::DatagramReceived => self.receive_datagrams(quic, wakeups),
         }
+    }
+
+    /// Moves datagrams to the queues of their tunnels. Without HTTP datagrams they wait in the
+    /// transport's queue for `Connection::read_datagram`.
+    fn receive_datagrams(&mut self, quic: &mut quic::Connection, wakeups: &mut Wakeups) {
+        if !self.has_datagrams {
+            return;
+        }
+        while let Some((id, datagram)) = self.h3.recv_datagram(quic) {
+            let requests = self.requests();
+            if let Some(exchange) = requests.exchanges.get_mut(&id) {
+                let queue = exchange.datagrams.get_or_insert_default();
+                queue.push(datagram, &mut requests.datagram_bytes);
+                wakeups.wake(queue.reader.take());
+            }
+        }
+    }
+
+    /// Returns the bytes of received datagrams that nobody has read.
+    pub(crate) fn datagram_bytes(&self) -> usize {
+        (self.requests.as_deref()).map_or(0, |requests| requests.datagram_bytes)
     }
 
     /// Ends an exchange with a failure.
@@ -186,6 +218,7 @@ impl HttpLayer {
         let before = requests.arrived.len();
         requests.arrived.retain(|arrived| arrived.id != stream);
         if requests.arrived.len() < before {
+            requests.remove(stream);
             self.h3.reject(quic, stream);
         }
     }
@@ -209,8 +242,7 @@ impl HttpLayer {
     ) {
         if let Some(exchange) = self.exchange_mut(stream) {
             change(exchange);
-            wakeups.wake(exchange.reader.take());
-            wakeups.wake(exchange.writer.take());
+            exchange.wake(wakeups);
         }
     }
 
@@ -218,8 +250,7 @@ impl HttpLayer {
     pub(crate) fn fail(&mut self, wakeups: &mut Wakeups) {
         let requests = self.requests.iter_mut();
         for exchange in requests.flat_map(|requests| requests.exchanges.values_mut()) {
-            wakeups.wake(exchange.reader.take());
-            wakeups.wake(exchange.writer.take());
+            exchange.wake(wakeups);
         }
     }
 
@@ -264,10 +295,9 @@ impl HttpLayer {
         };
         let later = requests.arrived.split_off(most.min(requests.arrived.len()));
         let arrived = std::mem::replace(&mut requests.arrived, later);
-        let held = arrived
-            .iter()
-            .map(|request| (request.id, ExchangeState::default()));
-        requests.exchanges.extend(held);
+        for request in &arrived {
+            requests.exchanges.entry(request.id).or_default();
+        }
         arrived
     }
 
@@ -288,7 +318,7 @@ impl HttpLayer {
     /// Removes the state of an exchange whose last handle was dropped.
     pub(crate) fn forget(&mut self, id: StreamId) {
         if let Some(requests) = &mut self.requests {
-            requests.exchanges.remove(&id);
+            requests.remove(id);
         }
     }
 }

@@ -71,12 +71,18 @@
 //! | `answer` | one request of a server and its response |
 //! | `pool` | the client's connections |
 //! | `early` | early data: requests before the handshake is complete |
+//! | [`connect_udp`] | UDP in such tunnels: a proxy and its client |
+//! | `tunnel` | CONNECT: halves, datagrams and capsules of a tunnel |
+//! | `datagram_queue` | received datagrams of one tunnel |
+//! | [`websocket`] | WebSockets in such tunnels (feature `websocket`) |
 //! | `interim` | interim responses (1xx) |
 //! | `error` | errors |
 
 mod answer;
 mod body;
 mod client;
+pub mod connect_udp;
+mod datagram_queue;
 mod early;
 mod error;
 mod interim;
@@ -87,8 +93,11 @@ mod request_stream;
 pub(crate) mod requests;
 mod server;
 mod server_state;
+mod tunnel;
 pub(crate) mod turns;
 pub(crate) mod view;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 
 /// The ALPN identifier (RFC 9114 §3.1).
 const ALPN: &str = "h3";
@@ -104,6 +113,10 @@ pub use self::message::Protocol;
 pub use self::pool::port;
 pub use self::server::{Server, ServerBuilder};
 pub use self::server_state::ServerCounters;
+pub use self::tunnel::{
+    Capsule, CapsuleReader, OpenTunnel, OpenTunnelError, Tunnel, TunnelDatagramError,
+    TunnelDatagrams, TunnelReceiver, TunnelSender,
+};
 pub use clearway_http3::error as protocol;
 /// Limits on what a peer may use, timeouts, and sizes of compression tables.
 pub use clearway_http3::{Config, Deadline, Limits, Timeouts};

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use clearway_http3 as h3;
@@ -12,7 +12,7 @@ use clearway_quic::stream::StreamId;
 
 use super::error::Error;
 use super::view::{HttpView, store};
-use crate::connection::{ConnectionRef, OnLost};
+use crate::connection::{ConnectionRef, OnLost, Signal, State};
 
 /// One exchange. The connection forgets its state when the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -59,9 +59,28 @@ impl RequestStream {
 
     /// Works on the exchange under the connection's lock, then has the shard send what
     /// came of it.
-    fn call<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> R {
+    pub(super) fn call<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> R {
         let Inner { shared, id } = &*self.0;
         shared.http(|view| act(view, *id))
+    }
+
+    /// Does the same as soon as `act` returns a value; it is called again after each `signal`.
+    pub(super) async fn call_when<T: OnLost>(
+        &self,
+        signal: Signal,
+        mut act: impl FnMut(&mut HttpView<'_>, StreamId) -> Option<T>,
+    ) -> T {
+        let Inner { shared, id } = &*self.0;
+        shared.http_when(signal, |view| act(view, *id)).await
+    }
+
+    /// Waits until the handshake is complete, after which nothing that arrived is a replay.
+    pub(super) async fn handshake_complete(&self) -> Result<(), Error> {
+        let attempt = |state: &mut State| match state.error.as_deref() {
+            Some(error) => Some(Err(Error::from(error.clone()))),
+            None => state.connected.then_some(Ok(())),
+        };
+        self.0.shared.wait_for(Signal::Connected, attempt).await
     }
 
     /// Sends something in one call of HTTP/3.
@@ -77,7 +96,7 @@ impl RequestStream {
 
     /// Looks at the exchange or stores a waker; changes nothing that would have to be
     /// sent. Returns `None` if the connection does not speak HTTP/3, a defect of ours.
-    fn look<R>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> Option<R>
+    pub(super) fn look<R>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> Option<R>
     where
         Option<R>: OnLost,
     {
@@ -145,7 +164,7 @@ impl RequestStream {
         poll_fn(|cx| self.poll_write(&mut data, cx)).await
     }
 
-    fn poll_write(&self, data: &mut Bytes, cx: &Context<'_>) -> Poll<Result<(), Error>> {
+    pub(super) fn poll_write(&self, data: &mut Bytes, cx: &Context<'_>) -> Poll<Result<(), Error>> {
         self.call(|view, id| {
             if let Some(cause) = view.cause() {
                 return Poll::Ready(Err(cause));
@@ -164,6 +183,15 @@ impl RequestStream {
                 result => Poll::Ready(view.send_result(result)),
             }
         })
+    }
+
+    /// Sends a piece of a body if the stream takes it now. Returns whether it has.
+    pub(super) fn try_write(&self, mut data: Bytes) -> Result<bool, Error> {
+        let noop = &mut Context::from_waker(Waker::noop());
+        match self.poll_write(&mut data, noop) {
+            Poll::Ready(sent) => sent.map(|()| true),
+            Poll::Pending => Ok(false),
+        }
     }
 
     /// Whether the peer has given up on the exchange.

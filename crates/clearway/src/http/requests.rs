@@ -8,15 +8,19 @@ use clearway_http3::{Code, Deadline, Field, Request, Response};
 use clearway_quic::stream::StreamId;
 use rustc_hash::FxHashMap;
 
+use super::datagram_queue::DatagramQueue;
 use super::error::Error;
+use crate::connection::wakeups::Wakeups;
 
 /// The requests in progress on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     /// Requests that no task has taken yet (server).
     pub(super) arrived: VecDeque<ArrivedRequest>,
-    /// Exchanges that have a handle.
+    /// Exchanges that have a handle, and tunnels that have arrived.
     pub(super) exchanges: FxHashMap<StreamId, ExchangeState>,
+    /// The bytes of received datagrams, over all tunnels.
+    pub(super) datagram_bytes: usize,
 }
 
 impl Requests {
@@ -29,9 +33,22 @@ impl Requests {
         let arrived: usize = self.arrived.iter().map(ArrivedRequest::memory).sum();
         let exchanges =
             size_of::<(StreamId, ExchangeState)>().saturating_mul(self.exchanges.capacity());
+        let queues = (self.exchanges.values()).filter_map(|exchange| exchange.datagrams.as_ref());
+        let queues: usize = queues.map(|queue| queue.overhead()).sum();
         size_of::<Self>()
             .saturating_add(arrived)
             .saturating_add(exchanges)
+            .saturating_add(queues)
+            .saturating_add(self.datagram_bytes)
+    }
+
+    /// Removes an exchange, with the datagrams that nobody read.
+    pub(super) fn remove(&mut self, id: StreamId) {
+        if let Some(exchange) = self.exchanges.remove(&id)
+            && let Some(queue) = exchange.datagrams
+        {
+            self.datagram_bytes = self.datagram_bytes.saturating_sub(queue.bytes());
+        }
     }
 
     pub(super) fn shrink_to_fit(&mut self) {
@@ -95,6 +112,23 @@ pub(super) struct ExchangeState {
     pub(super) informational: VecDeque<Response>,
     pub(super) failure: Option<ExchangeFailure>,
     pub(super) stopped: Option<Code>,
+    /// Received datagrams, once there are any or a task waits for one (tunnels).
+    pub(super) datagrams: Option<Box<DatagramQueue>>,
+}
+
+impl ExchangeState {
+    /// Wakes whoever waits for something of the exchange.
+    pub(super) fn wake(&mut self, wakeups: &mut Wakeups) {
+        wakeups.wake(self.reader.take());
+        wakeups.wake(self.writer.take());
+        self.wake_datagram_reader(wakeups);
+    }
+
+    pub(super) fn wake_datagram_reader(&mut self, wakeups: &mut Wakeups) {
+        if let Some(queue) = &mut self.datagrams {
+            wakeups.wake(queue.reader.take());
+        }
+    }
 }
 
 /// Why an exchange failed.

@@ -13,10 +13,10 @@ use http_body::Body;
 use tower_service::Service;
 
 use super::ALPN;
-use super::answer::RequestTask;
+use super::answer::{RequestPermit, RequestTask};
 use super::body::Incoming;
 use super::error::BoxError;
-use super::requests::ArrivedRequests;
+use super::requests::{ArrivedRequest, ArrivedRequests};
 use super::server_state::{ServerCounters, ServerState};
 use super::turns::{Account, InTurn};
 use crate::config::ServerConfig;
@@ -40,6 +40,10 @@ pub struct Server {
 /// has 100 at most by default.
 const MAX_REQUESTS: usize = 10_000;
 
+/// Tunnels at once, over all connections, unless configured: half of the requests, so that
+/// tunnels, which may stay open for days, leave places for requests that are answered soon.
+const MAX_TUNNELS: usize = MAX_REQUESTS / 2;
+
 /// What else a server may be told: [`Server::builder`].
 #[derive(Debug)]
 #[must_use]
@@ -47,6 +51,7 @@ pub struct ServerBuilder {
     endpoint: EndpointBuilder,
     http: clearway_http3::Config,
     max_requests: usize,
+    max_tunnels: usize,
     on_caller_runtime: bool,
 }
 
@@ -65,6 +70,7 @@ impl Server {
             endpoint: Endpoint::builder(address).server(config.alpn([ALPN])),
             http: clearway_http3::Config::default(),
             max_requests: MAX_REQUESTS,
+            max_tunnels: MAX_TUNNELS,
             on_caller_runtime: false,
         }
     }
@@ -182,6 +188,23 @@ impl ServerBuilder {
         self
     }
 
+    /// Accepts extended CONNECT (RFC 9220) and HTTP datagrams (RFC 9297), which are off by default
+    /// because a service has to handle them: by [`Tunnel`](super::Tunnel), or as WebSockets. Part
+    /// of [`http`](Self::http), which has to be called before.
+    pub fn tunnels(mut self) -> Self {
+        self.http.extended_connect = true;
+        self.http.datagrams = true;
+        self
+    }
+
+    /// Tunnels (CONNECT) at once, over all connections; 5,000 by default. Each is one of the
+    /// [`max_requests`](Self::max_requests) too. As places become few, each connection gets fewer
+    /// of them. Those beyond it are rejected with `H3_REQUEST_REJECTED`.
+    pub fn max_tunnels(mut self, tunnels: usize) -> Self {
+        self.max_tunnels = tunnels;
+        self
+    }
+
     /// What the endpoint below should be like, its address and its server
     /// settings aside.
     pub fn endpoint(mut self, change: impl FnOnce(EndpointBuilder) -> EndpointBuilder) -> Self {
@@ -196,7 +219,7 @@ impl ServerBuilder {
     pub fn build(self) -> Result<Server, BuildError> {
         Ok(Server {
             endpoint: self.endpoint.http(Arc::new(self.http)).build()?,
-            state: Arc::new(ServerState::new(self.max_requests)),
+            state: Arc::new(ServerState::new(self.max_requests, self.max_tunnels)),
             on_caller_runtime: self.on_caller_runtime,
         })
     }
@@ -282,7 +305,7 @@ fn begin<S, B>(
         requests, mut held, ..
     } = arrived;
     for request in requests {
-        let Some(permit) = state.admit(held) else {
+        let Some(permit) = admit(state, &request, held) else {
             shared.http(|view| view.reject(request.id));
             continue;
         };
@@ -300,6 +323,16 @@ fn begin<S, B>(
             }
         }
     }
+}
+
+/// Returns the permits for a request of a connection that has `held` others in progress.
+fn admit(state: &Arc<ServerState>, request: &ArrivedRequest, held: usize) -> Option<RequestPermit> {
+    let permit = state.admit(held)?;
+    if request.head.method == "CONNECT" {
+        let tunnel = state.admit_tunnel(held)?;
+        return Some(RequestPermit::Tunnel(permit, tunnel));
+    }
+    Some(RequestPermit::Request(permit))
 }
 
 /// Waits until everything begun is answered and delivered, and closes.

@@ -21,18 +21,23 @@ pub(super) struct ServerState {
     /// Requests in progress.
     requests: AtomicUsize,
     max_requests: usize,
-    /// Requests rejected because of `max_requests`.
+    /// Tunnels that are open or asked for, each of which is a request too.
+    tunnels: AtomicUsize,
+    max_tunnels: usize,
+    /// Requests rejected because of `max_requests` or `max_tunnels`.
     rejected: AtomicU64,
 }
 
 impl ServerState {
-    pub(super) fn new(max_requests: usize) -> Self {
+    pub(super) fn new(max_requests: usize, max_tunnels: usize) -> Self {
         Self {
             closing: AtomicBool::new(false),
             news: Notify::new(),
             turns: Turns::new(Clock::start()),
             requests: AtomicUsize::new(0),
             max_requests,
+            tunnels: AtomicUsize::new(0),
+            max_tunnels,
             rejected: AtomicU64::new(0),
         }
     }
@@ -53,12 +58,34 @@ impl ServerState {
     pub(super) fn admit(self: &Arc<Self>, held: usize) -> Option<Permit> {
         let taken = self.requests.fetch_add(1, Ordering::Relaxed);
         let permit = Permit(self.clone());
-        let left = self.max_requests.saturating_sub(taken);
-        if held < left {
-            return Some(permit);
+        self.is_within(taken, held, self.max_requests)
+            .then_some(permit)
+    }
+
+    /// Returns a permit for a tunnel in the same way.
+    pub(super) fn admit_tunnel(self: &Arc<Self>, held: usize) -> Option<TunnelPermit> {
+        let taken = self.tunnels.fetch_add(1, Ordering::Relaxed);
+        let permit = TunnelPermit(self.clone());
+        self.is_within(taken, held, self.max_tunnels)
+            .then_some(permit)
+    }
+
+    fn is_within(&self, taken: usize, held: usize, max: usize) -> bool {
+        let is_within = held < max.saturating_sub(taken);
+        if !is_within {
+            self.rejected.fetch_add(1, Ordering::Relaxed);
         }
-        self.rejected.fetch_add(1, Ordering::Relaxed);
-        None
+        is_within
+    }
+
+    /// Waits until the server shuts down.
+    pub(super) async fn wait_for_closing(&self) {
+        // Whoever closes after this line wakes it.
+        let mut news = std::pin::pin!(self.news.notified());
+        news.as_mut().enable();
+        if !self.is_closing() {
+            news.await;
+        }
     }
 }
 
@@ -72,14 +99,33 @@ impl Drop for Permit {
     }
 }
 
+/// A permit for one tunnel, returned on drop.
+#[derive(Debug)]
+pub(super) struct TunnelPermit(Arc<ServerState>);
+
+impl TunnelPermit {
+    pub(super) fn server(&self) -> &Arc<ServerState> {
+        &self.0
+    }
+}
+
+impl Drop for TunnelPermit {
+    fn drop(&mut self) {
+        self.0.tunnels.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Counters of a server ([`Server::counters`](super::Server::counters)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerCounters {
     /// Requests in progress: waiting for their response, or until it is sent.
     pub requests: usize,
+    /// Tunnels that are open or asked for. They are requests too.
+    pub tunnels: usize,
     /// Requests rejected because too many were in progress
-    /// ([`ServerBuilder::max_requests`](super::ServerBuilder::max_requests)), since the server
+    /// ([`ServerBuilder::max_requests`](super::ServerBuilder::max_requests),
+    /// [`ServerBuilder::max_tunnels`](super::ServerBuilder::max_tunnels)), since the server
     /// was created.
     pub rejected: u64,
 }
@@ -88,6 +134,7 @@ impl ServerState {
     pub(super) fn counters(&self) -> ServerCounters {
         ServerCounters {
             requests: self.requests.load(Ordering::Relaxed),
+            tunnels: self.tunnels.load(Ordering::Relaxed),
             rejected: self.rejected.load(Ordering::Relaxed),
         }
     }
@@ -101,7 +148,7 @@ mod tests {
     #[test]
     fn busy_connections_leave_permits_for_a_new_one() {
         for (connections, share) in [(1, 50), (9, 10), (99, 1)] {
-            let state = Arc::new(ServerState::new(100));
+            let state = Arc::new(ServerState::new(100, 0));
             let mut held: Vec<Vec<Permit>> = (0..connections).map(|_| Vec::new()).collect();
             for _ in 0..100 {
                 for permits in &mut held {

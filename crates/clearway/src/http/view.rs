@@ -1,7 +1,8 @@
 //! HTTP/3 on a connection, for the duration of a call under the connection's lock.
 
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
+use bytes::Bytes;
 use clearway_http3::{Request, SendError};
 use clearway_quic::connection::{self as quic, ConnectionError};
 use clearway_quic::stream::{Directionality, StreamId};
@@ -66,6 +67,44 @@ impl HttpView<'_> {
         let open = self.cause().is_none() && !self.layer.is_going_away();
         open && self.quic.openable(Directionality::Bidirectional) == 0
             && self.quic.open(Directionality::Bidirectional).is_none()
+    }
+
+    /// Whether the peer's SETTINGS, which say what it supports, have not arrived.
+    pub(super) fn awaits_settings(&self) -> bool {
+        self.cause().is_none() && self.layer.h3.peer_settings().is_none()
+    }
+
+    /// Takes the next datagram of a tunnel; `None` after the end of the peer's half. While there is
+    /// none, `waker` is stored.
+    ///
+    /// # Errors
+    /// Why there will be none.
+    pub(super) fn poll_datagram(
+        &mut self,
+        id: StreamId,
+        waker: &Waker,
+    ) -> Result<Poll<Option<Bytes>>, Error> {
+        let cause = self.cause();
+        let is_receiving = self.layer.h3.is_receiving(id);
+        let requests = self.layer.requests();
+        let Some(exchange) = requests.exchanges.get_mut(&id) else {
+            return Err(cause.unwrap_or(Error::Unsendable(SendError::Unknown)));
+        };
+        let queue = exchange.datagrams.get_or_insert_default();
+        if let Some(datagram) = queue.take(&mut requests.datagram_bytes) {
+            return Ok(Poll::Ready(Some(datagram)));
+        }
+        if let Some(failure) = exchange.failure {
+            return Err(failure.into());
+        }
+        if let Some(cause) = cause {
+            return Err(cause);
+        }
+        if !is_receiving {
+            return Ok(Poll::Ready(None));
+        }
+        store(&mut queue.reader, waker);
+        Ok(Poll::Pending)
     }
 
     /// Whether the peer still wants the exchange as a whole.

@@ -4,6 +4,7 @@ mod common;
 
 mod closed_port;
 mod closing;
+mod connect_udp;
 mod custom_components;
 mod custom_socket;
 mod datagrams;
@@ -25,3 +26,5 @@ mod slices;
 mod socket_errors;
 mod streams;
 mod tunnel;
+mod tunnels;
+mod websocket;
