@@ -17,11 +17,13 @@ mod lab;
 mod log;
 mod output;
 mod printable;
+mod proxy_token;
 mod qlog;
 mod raw;
 mod relay;
 mod seconds;
 mod serve;
+mod tunnel;
 
 use std::process::ExitCode;
 
@@ -70,6 +72,9 @@ enum Command {
     /// Serve a directory over HTTP/3.
     #[command(long_about = serve::ABOUT)]
     Serve(Box<serve::Args>),
+    /// Send UDP through an HTTP/3 proxy, from a local port.
+    #[command(long_about = tunnel::ABOUT)]
+    Tunnel(Box<tunnel::Args>),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +102,7 @@ fn run(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Raw(command) => raw::command(&command)?,
         Command::Relay(args) => relay::command(&args)?,
         Command::Serve(args) => serve::command(&args)?,
+        Command::Tunnel(args) => tunnel::command(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@ mod eviction;
 mod failures;
 mod guide;
 mod hostile_http;
+mod hostile_tunnels;
 mod http;
 mod icmp_flood;
 mod interim;

@@ -66,7 +66,7 @@ pub(super) fn unwritable(to: &Destination, error: &io::Error) -> TransferError {
 }
 
 /// The failure of `url`.
-pub(super) fn failure(url: impl core::fmt::Display, error: &Error) -> Failure {
+pub(crate) fn failure(url: impl core::fmt::Display, error: &Error) -> Failure {
     if let Error::ConnectionLost(ConnectionError::StatelessReset) = error {
         let what = format!(
             "{url}: the server lost the connection's state, probably because it was restarted"

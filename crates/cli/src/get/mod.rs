@@ -29,4 +29,6 @@ mod upload;
 mod writer;
 
 pub(crate) use args::{ABOUT, Args};
+pub(crate) use cause::failure;
 pub(crate) use command::command;
+pub(crate) use trust::trusting;

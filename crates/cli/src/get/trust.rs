@@ -3,33 +3,46 @@
 use std::env;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
-use clearway::{ClientConfig, TransportConfig};
+use clearway::{ClientConfig, Fingerprint, TransportConfig};
 
 use super::Args;
 use crate::failure::{Failure, Kind};
 use crate::identity;
+
+/// The certificates that a client trusts: any, the one with a fingerprint, those of a file, or
+/// those of the host.
+///
+/// # Errors
+/// If there are none.
+pub(crate) fn trusting(
+    insecure: bool,
+    fingerprint: Option<Fingerprint>,
+    cacert: Option<&Path>,
+) -> Result<ClientConfig, Failure> {
+    if insecure {
+        return Ok(ClientConfig::dangerous_accept_any_certificate());
+    }
+    if let Some(fingerprint) = fingerprint {
+        return Ok(ClientConfig::with_fingerprint(fingerprint));
+    }
+    if let Some(file) = cacert {
+        return ClientConfig::with_roots(identity::read(file)?)
+            .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error));
+    }
+    ClientConfig::with_native_roots().map_err(|error| {
+        let message = format!("{error}; use --cacert FILE, --fingerprint HEX or -k");
+        Failure::new(Kind::Arguments, message)
+    })
+}
 
 /// The client's configuration.
 ///
 /// # Errors
 /// If there are no trusted certificates.
 pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
-    let config = if args.insecure {
-        ClientConfig::dangerous_accept_any_certificate()
-    } else if let Some(fingerprint) = args.fingerprint {
-        ClientConfig::with_fingerprint(fingerprint)
-    } else if let Some(file) = &args.cacert {
-        ClientConfig::with_roots(identity::read(file)?)
-            .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))?
-    } else {
-        ClientConfig::with_native_roots().map_err(|error| {
-            Failure::new(
-                Kind::Arguments,
-                format!("{error}; use --cacert FILE, --fingerprint HEX or -k"),
-            )
-        })?
-    };
+    let config = trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
     let config = config.transport(transport);

@@ -8,6 +8,7 @@ use clearway::connection_id::quic_lb::ServerId;
 use clearway_links::Span;
 
 use super::limit_options::LimitOptions;
+use super::proxy_options::ProxyOptions;
 use crate::address;
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
@@ -35,6 +36,9 @@ Examples:
 
   # with your own certificate, uploads allowed, on two threads
   clearway serve /srv/files --listen [::]:443 --cert chain.pem --key key.pem --writable --shards 2
+
+  # a proxy for UDP too, for those who have a token of the file
+  clearway serve . --connect-udp --proxy-token tokens.txt
 
   # for scripts: the listening address and each request as JSON on stdout
   clearway serve . --listen 127.0.0.1:0 --json";
@@ -92,6 +96,8 @@ pub(crate) struct Args {
     /// How long requests in progress may take after a signal.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(super) drain: Span,
+    #[command(flatten)]
+    pub(super) proxy: ProxyOptions,
     #[command(flatten)]
     pub(super) bounds: LimitOptions,
     #[command(flatten)]

@@ -18,6 +18,7 @@ use super::limits::{Descriptors, Memory, Resources, THREADS, most_requests};
 use super::listing::Snapshots;
 use super::load_balancer::LoadBalancer;
 use super::priority;
+use super::proxy_options::MAX_TUNNELS;
 use super::root::Root;
 use super::secret;
 use super::site::{Site, SiteState};
@@ -73,6 +74,7 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let memory = args.bounds.memory(args.shards);
     let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
     let load_balancer = LoadBalancer::load(args)?;
+    let tokens = args.proxy.tokens()?;
     let server = bind(args, &certificate, &memory, qlog, load_balancer.as_ref())?;
     announce(&server, &certificate, args.json)?;
     // From here on nobody waits for the reader of the log.
@@ -90,6 +92,7 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
         hidden: args.hidden,
         max_upload: args.bounds.max_upload.0,
         json: args.json,
+        proxy: args.proxy.proxy(server.local_addr(), &tokens),
     });
     // It accepts no more connections once it shuts down, which takes longer.
     let serving = async {
@@ -164,20 +167,20 @@ fn bind(
         config = config.secret(secret::load(file)?);
     }
     let bind = |address| {
-        let builder = Server::builder(address, config.clone())
+        let mut builder = Server::builder(address, config.clone())
             .shards(usize::from(args.shards))
             .timeouts(args.bounds.timeouts())
             .max_requests(most_requests(args.bounds.max_connections))
-            .endpoint(|endpoint| with_traces(endpoint, qlog));
-        match load_balancer {
-            Some(load_balancer) => {
-                let make = load_balancer.generators();
-                builder
-                    .endpoint(|endpoint| endpoint.connection_ids(make))
-                    .build()
-            }
-            None => builder.build(),
+            .endpoint(|endpoint| with_traces(endpoint, qlog))
+            .max_tunnels(MAX_TUNNELS);
+        if let Some(load_balancer) = load_balancer {
+            let make = load_balancer.generators();
+            builder = builder.endpoint(|endpoint| endpoint.connection_ids(make));
         }
+        if args.proxy.is_on() {
+            builder = builder.tunnels();
+        }
+        builder.build()
     };
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
     let address = args.listen.unwrap_or(any);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use clearway::Connection;
+use clearway::http::connect_udp::UdpProxy;
 use clearway::http::{ArrivedEarly, Incoming};
 use http::header::{ALLOW, DATE, HeaderValue, TE, TRAILER, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode, request};
@@ -46,6 +47,8 @@ pub(super) struct SiteState {
     pub(super) max_upload: u64,
     /// How requests are logged.
     pub(super) json: bool,
+    /// The proxy for UDP, if it is one.
+    pub(super) proxy: Option<UdpProxy>,
 }
 
 impl SiteState {
@@ -70,6 +73,13 @@ impl Site {
         let remote = connection.as_ref().map(Connection::remote_address);
         let client = (connection.as_ref().map_or(0, Connection::id), remote);
         let mut entry = AccessLogEntry::of(&request, remote, served.json);
+        if let Some(proxy) = &served.proxy
+            && UdpProxy::is_for(&request)
+        {
+            // Tunnels have a limit of their own, and their response is not used.
+            let response = proxy.serve(request).await;
+            return self.conclude(response.map(|()| Content::nothing()), entry);
+        }
         let Some(admitted) = served.resources.admission.admit(client) else {
             return self.conclude(busy(), entry);
         };

@@ -328,6 +328,7 @@ mod tests {
             hidden: false,
             max_upload: u64::MAX,
             json: true,
+            proxy: None,
         })
     }
 

@@ -14,3 +14,4 @@ mod qlog;
 mod raw;
 mod relay;
 mod serve;
+mod tunnel;
