@@ -8,6 +8,7 @@ mod background;
 mod balance;
 mod controller_help;
 mod demo;
+mod diagnose;
 mod doctor;
 mod failure;
 mod get;
@@ -21,8 +22,11 @@ mod proxy_token;
 mod qlog;
 mod raw;
 mod relay;
+mod report;
 mod seconds;
 mod serve;
+mod trace;
+mod traces;
 mod tunnel;
 
 use std::process::ExitCode;
@@ -54,6 +58,9 @@ enum Command {
     /// Download through a network that is known to stall congestion controllers.
     #[command(long_about = demo::ABOUT)]
     Demo(Box<demo::Args>),
+    /// Find out why a connection was slow, from its trace.
+    #[command(long_about = diagnose::ABOUT)]
+    Diagnose(Box<diagnose::Args>),
     /// Find where this host loses UDP datagrams, and which program loses them.
     #[command(long_about = doctor::ABOUT)]
     Doctor(Box<doctor::Args>),
@@ -69,12 +76,18 @@ enum Command {
     /// Put a network with loss, delay and a bottleneck between two UDP programs.
     #[command(long_about = relay::ABOUT)]
     Relay(Box<relay::Args>),
+    /// Write traces as one HTML page.
+    #[command(long_about = report::ABOUT)]
+    Report(Box<report::Args>),
     /// Serve a directory over HTTP/3.
     #[command(long_about = serve::ABOUT)]
     Serve(Box<serve::Args>),
     /// Send UDP through an HTTP/3 proxy, from a local port.
     #[command(long_about = tunnel::ABOUT)]
     Tunnel(Box<tunnel::Args>),
+    /// Convert, check and count trace files.
+    #[command(long_about = trace::ABOUT, subcommand)]
+    Trace(trace::Command),
 }
 
 fn main() -> ExitCode {
@@ -95,14 +108,17 @@ fn run(command: Command) -> Result<ExitCode, failure::Failure> {
     match command {
         Command::Balance(args) => balance::command(&args)?,
         Command::Demo(args) => demo::command(&args)?,
+        Command::Diagnose(args) => diagnose::command(&args)?,
         // Its verdict is an exit code.
         Command::Doctor(args) => return doctor::command(&args),
         Command::Get(args) => get::command(args)?,
         Command::Lab(command) => lab::command(&command)?,
         Command::Raw(command) => raw::command(&command)?,
         Command::Relay(args) => relay::command(&args)?,
+        Command::Report(args) => report::command(&args)?,
         Command::Serve(args) => serve::command(&args)?,
         Command::Tunnel(args) => tunnel::command(&args)?,
+        Command::Trace(command) => trace::command(&command)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@
 //!  any stack's file ─ qlog::Reader                 ├── Breakdown      why it did not send
 //!                                                  ├── Detectors      what is wrong
 //!                                                  └── Vec, Tee, Shared
+//!                       diagnosis: what is wrong, why, what to try
 //!                       report::html: one page that shows all of it
 //! ```
 //!
@@ -57,6 +58,7 @@
 
 pub mod breakdown;
 pub mod detect;
+pub mod diagnosis;
 pub mod event;
 pub mod qlog;
 pub mod recorder;
@@ -66,6 +68,7 @@ pub mod sink;
 
 pub use breakdown::{Breakdown, WaitReason};
 pub use detect::{Detector, Detectors, Finding, Profile, Severity};
+pub use diagnosis::{Diagnosis, Examination, Examiner};
 pub use event::{Event, EventData};
 pub use recorder::Recorder;
 pub use series::{Series, Track};

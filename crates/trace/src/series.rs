@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use clearway_recovery::limit::Limit;
+
 use crate::event::{Event, EventData};
 use crate::sink::Sink;
 
@@ -24,6 +26,10 @@ pub enum Track {
     PacingRate,
     /// Delivery rate, bits per second.
     DeliveryRate,
+    /// Bytes sent so far.
+    Sent,
+    /// Bytes received so far.
+    Received,
     /// The queue on the path, bytes: recorded by the lab, not in the trace ([`Series::push`]).
     Queue,
 }
@@ -72,7 +78,10 @@ pub struct Series {
     probes: Vec<u64>,
     states: Vec<Mark>,
     markers: Vec<Mark>,
+    limits: Vec<(u64, Option<Limit>)>,
     flight: u64,
+    sent: u64,
+    received: u64,
     end: u64,
 }
 
@@ -138,6 +147,13 @@ impl Series {
     #[must_use]
     pub fn states(&self) -> &[Mark] {
         &self.states
+    }
+
+    /// What limited the sender, with the time from which on it did; `None` if the trace no longer
+    /// says.
+    #[must_use]
+    pub fn limits(&self) -> &[(u64, Option<Limit>)] {
+        &self.limits
     }
 
     /// Markers set by the lab.
@@ -236,9 +252,24 @@ impl Sink for Series {
                 }
                 self.flight = metrics.bytes_in_flight.unwrap_or(self.flight);
             }
-            EventData::PacketSent(packet) if packet.counts_in_flight() == Some(true) => {
-                self.flight = self.flight.saturating_add(packet.size.unwrap_or(0));
-                self.push(Track::InFlight, time, self.flight);
+            EventData::PacketSent(packet) => {
+                let size = packet.size.unwrap_or(0);
+                self.sent = self.sent.saturating_add(size);
+                self.push(Track::Sent, time, self.sent);
+                if packet.counts_in_flight() == Some(true) {
+                    self.flight = self.flight.saturating_add(size);
+                    self.push(Track::InFlight, time, self.flight);
+                }
+            }
+            EventData::PacketReceived(packet) => {
+                let size = packet.size.unwrap_or(0);
+                self.received = self.received.saturating_add(size);
+                self.push(Track::Received, time, self.received);
+            }
+            EventData::DataBlockedUpdated { reason } => {
+                if self.limits.len() < MAX_POINTS {
+                    self.limits.push((time, *reason));
+                }
             }
             EventData::PacketLost {
                 mtu_probe: false, ..
@@ -272,18 +303,15 @@ impl Sink for Series {
                 }
             }
             EventData::TupleAssigned { .. } => self.flight = 0,
-            EventData::PacketSent(_)
-            | EventData::PacketLost { .. }
+            EventData::PacketLost { .. }
             | EventData::TimerUpdated { .. }
             | EventData::ConnectionStarted(_)
             | EventData::ConnectionClosed(_)
             | EventData::ConnectionStateUpdated { .. }
             | EventData::ParametersSet(_)
             | EventData::AlpnInformation { .. }
-            | EventData::PacketReceived(_)
             | EventData::PacketDropped { .. }
             | EventData::StreamDataRead { .. }
-            | EventData::DataBlockedUpdated { .. }
             | EventData::StreamDataBlockedUpdated { .. }
             | EventData::MigrationStateUpdated { .. }
             | EventData::KeyUpdated { .. }

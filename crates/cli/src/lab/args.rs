@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clearway_lab::scenario::Size;
 
 use crate::controller_help::controller_help;
+use crate::diagnose;
 
 /// What `clearway lab --help` says.
 pub(crate) const ABOUT: &str = "\
@@ -33,8 +34,9 @@ pub(crate) enum Command {
     League(League),
     /// Run two controllers through the same networks, side by side.
     Compare(Compare),
-    /// Diagnose a connection from its qlog.
-    Diagnose(Diagnose),
+    /// Find out why a connection was slow, from its trace: the same as clearway diagnose.
+    #[command(long_about = diagnose::ABOUT)]
+    Diagnose(diagnose::Args),
 }
 
 /// `clearway lab list`.
@@ -198,18 +200,4 @@ pub(crate) struct Compare {
     pub(super) scenarios: Vec<String>,
     #[command(flatten)]
     pub(super) extent: RunSelection,
-}
-
-/// `clearway lab diagnose`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Diagnose {
-    /// A qlog file of any stack: JSON text sequences, JSON lines, or a single JSON document.
-    #[arg(value_name = "FILE.sqlog")]
-    pub(super) file: PathBuf,
-    /// Print one JSON object to stdout.
-    #[arg(long)]
-    pub(super) json: bool,
-    /// Write an HTML report of the trace.
-    #[arg(long, value_name = "FILE.html")]
-    pub(super) report: Option<PathBuf>,
 }

@@ -2,12 +2,9 @@
 
 mod args;
 mod choose;
-mod diagnose;
 mod files;
 mod league;
 mod list;
-mod order;
-mod report;
 mod run;
 mod specimen;
 mod sweep;
@@ -18,6 +15,7 @@ mod watch;
 pub(crate) use args::{ABOUT, Command};
 pub(crate) use choose::network;
 
+use crate::diagnose;
 use crate::failure::Failure;
 
 /// Does what was asked.

@@ -12,11 +12,11 @@ use clearway_lab::stack::{
 };
 
 use clearway_trace::qlog::{Description, Writer};
-use clearway_trace::{Breakdown, Recorder, Series, Shared, Tee, Track};
+use clearway_trace::report::{Panel, html};
+use clearway_trace::{Detector, Examiner, Finding, Recorder, Shared, Track};
 
 use super::args::Run;
 use super::files::{FirstWriteError, OutputFile, StreamedFile, directory, file_names};
-use super::report;
 use crate::failure::Failure;
 
 /// The outputs of runs.
@@ -113,7 +113,7 @@ impl RunOutputs {
     /// The report on the first flow's sender.
     fn show(&self, file: &OutputFile, task: &Task, extras: &mut RunObservers) {
         let title = format!("{} seed {}", self.titles[task.case], task.seed);
-        let watched = Shared::new(Tee(Series::new(), Breakdown::new()));
+        let watched = Shared::new(Examiner::new(None));
         let (sink, sender) = (watched.clone(), self.senders[task.case]);
         let other = extras.watcher.take();
         extras.detect = true;
@@ -130,22 +130,23 @@ impl RunOutputs {
         })));
         let (file, broken) = (file.clone(), self.broken.clone());
         extras.after = Some(Box::new(move |outcome| {
-            let Tee(mut series, mut breakdown) =
-                watched.with(|tee| core::mem::replace(tee, Tee(Series::new(), Breakdown::new())));
-            breakdown.until(outcome.ended.as_nanos());
+            let examiner = watched.with(|it| core::mem::replace(it, Examiner::new(None)));
+            // The world's own findings; the detectors' are the examiner's too.
+            let world = |(flow, found): &&(usize, Finding)| {
+                *flow == 0 && found.detector == Detector::BusyTimer
+            };
+            let found = outcome.findings.iter().filter(world);
+            let more = found.map(|(_, finding)| finding.clone()).collect();
+            let mut examination = examiner.finish_at(outcome.ended.as_nanos(), more);
             for &(at, bytes) in &outcome.queue {
-                series.push(Track::Queue, at.as_nanos(), bytes);
+                examination.series.push(Track::Queue, at.as_nanos(), bytes);
             }
-            let first = outcome.findings.iter().filter(|(flow, _)| *flow == 0);
-            let findings: Vec<_> = first.map(|(_, finding)| finding.clone()).collect();
-            let page = report::ReportPage {
+            let panel = Panel {
                 title: &title,
                 facts: &facts(outcome),
-                series: &series,
-                breakdown: &breakdown,
-                findings: &findings,
+                examination: &examination,
             };
-            file.fill(report::html(&page).as_bytes(), &broken);
+            file.fill(html(&title, &[panel]).as_bytes(), &broken);
         }));
     }
 

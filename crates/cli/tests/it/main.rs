@@ -14,4 +14,5 @@ mod qlog;
 mod raw;
 mod relay;
 mod serve;
+mod trace;
 mod tunnel;

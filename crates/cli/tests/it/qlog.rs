@@ -1,4 +1,9 @@
 //! `--qlog` on commands with a connection.
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -108,7 +108,7 @@ fn seconds(nanos: u64) -> String {
 }
 
 /// Nanoseconds for people.
-pub(super) fn span(nanos: u64) -> String {
+pub(crate) fn span(nanos: u64) -> String {
     match nanos {
         0..1_000_000 => format!("{} µs", nanos / 1_000),
         1_000_000..10_000_000_000 => format!("{} ms", nanos / 1_000_000),

@@ -55,7 +55,7 @@ mod spurious_storm;
 mod startup_overrun;
 mod startup_stuck;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod undo_unproven;
 mod view;
 
@@ -66,6 +66,7 @@ pub(crate) fn healthy_transfer() -> Vec<Event> {
 }
 
 pub use self::detector::{Detector, UnknownDetector};
+pub(crate) use self::finding::span;
 pub use self::finding::{Evidence, Finding, Severity};
 
 use self::view::{EventEffects, View};

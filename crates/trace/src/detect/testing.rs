@@ -8,20 +8,20 @@ use crate::event::{
     TimerKind,
 };
 
-pub(super) const MDS: u64 = 1200;
+pub(crate) const MDS: u64 = 1200;
 const MS: u64 = 1_000_000;
 
 /// Writes a trace.
-pub(super) struct Script {
-    pub(super) events: Vec<Event>,
-    pub(super) now: u64,
-    pub(super) next: u64,
-    pub(super) metrics: Metrics,
+pub(crate) struct Script {
+    pub(crate) events: Vec<Event>,
+    pub(crate) now: u64,
+    pub(crate) next: u64,
+    pub(crate) metrics: Metrics,
 }
 
 impl Script {
     /// A connection of a sender whose RTT is `rtt` ms, at its initial window.
-    pub(super) fn new(controller: &'static str, rtt: u64) -> Self {
+    pub(crate) fn new(controller: &'static str, rtt: u64) -> Self {
         let mut this = Self {
             events: Vec::new(),
             now: 0,
@@ -48,24 +48,24 @@ impl Script {
         this
     }
 
-    pub(super) fn tell(&mut self, data: EventData) -> &mut Self {
+    pub(crate) fn tell(&mut self, data: EventData) -> &mut Self {
         let time = self.now;
         self.events.push(Event { time, data });
         self
     }
 
     /// Advances the clock by this many microseconds.
-    pub(super) fn wait_us(&mut self, micros: u64) -> &mut Self {
+    pub(crate) fn wait_us(&mut self, micros: u64) -> &mut Self {
         self.now += micros * 1_000;
         self
     }
 
     /// Advances the clock by this many milliseconds.
-    pub(super) fn wait(&mut self, millis: u64) -> &mut Self {
+    pub(crate) fn wait(&mut self, millis: u64) -> &mut Self {
         self.wait_us(millis * 1_000)
     }
 
-    pub(super) fn send(&mut self, packets: u64) -> &mut Self {
+    pub(crate) fn send(&mut self, packets: u64) -> &mut Self {
         for _ in 0..packets {
             let mut packet = Packet::new(PacketType::OneRtt, self.next, MDS);
             packet.frames = Some(vec![Frame::Stream {
@@ -80,17 +80,17 @@ impl Script {
         self
     }
 
-    pub(super) fn receive(&mut self, frame: Frame) -> &mut Self {
+    pub(crate) fn receive(&mut self, frame: Frame) -> &mut Self {
         let mut packet = Packet::new(PacketType::OneRtt, 0, 40);
         packet.frames = Some(vec![frame]);
         self.tell(EventData::PacketReceived(packet))
     }
 
-    pub(super) fn ack(&mut self, from: u64, to: u64) -> &mut Self {
+    pub(crate) fn ack(&mut self, from: u64, to: u64) -> &mut Self {
         self.receive(Frame::ack([(from, to)]))
     }
 
-    pub(super) fn lose(&mut self, number: u64) -> &mut Self {
+    pub(crate) fn lose(&mut self, number: u64) -> &mut Self {
         self.tell(EventData::PacketLost {
             kind: PacketType::OneRtt,
             number,
@@ -100,12 +100,12 @@ impl Script {
         })
     }
 
-    pub(super) fn limit(&mut self, reason: Limit) -> &mut Self {
+    pub(crate) fn limit(&mut self, reason: Limit) -> &mut Self {
         let reason = Some(reason);
         self.tell(EventData::DataBlockedUpdated { reason })
     }
 
-    pub(super) fn state(&mut self, new: &'static str) -> &mut Self {
+    pub(crate) fn state(&mut self, new: &'static str) -> &mut Self {
         self.tell(EventData::CongestionStateUpdated {
             old: None,
             new: new.into(),
@@ -113,7 +113,7 @@ impl Script {
         })
     }
 
-    pub(super) fn pto(&mut self) -> &mut Self {
+    pub(crate) fn pto(&mut self) -> &mut Self {
         let count = self.metrics.pto_count.unwrap_or(0) + 1;
         self.tell(EventData::TimerUpdated {
             kind: Some(TimerKind::Pto),
@@ -122,13 +122,13 @@ impl Script {
         self.metrics(|metrics| metrics.pto_count = Some(count))
     }
 
-    pub(super) fn metrics(&mut self, change: impl FnOnce(&mut Metrics)) -> &mut Self {
+    pub(crate) fn metrics(&mut self, change: impl FnOnce(&mut Metrics)) -> &mut Self {
         change(&mut self.metrics);
         let metrics = Box::new(self.metrics.clone());
         self.tell(EventData::RecoveryMetricsUpdated(metrics))
     }
 
-    pub(super) fn window(&mut self, packets: u64, in_flight: u64) -> &mut Self {
+    pub(crate) fn window(&mut self, packets: u64, in_flight: u64) -> &mut Self {
         self.metrics(|metrics| {
             metrics.congestion_window = Some(packets * MDS);
             metrics.bytes_in_flight = Some(in_flight * MDS);
@@ -137,7 +137,7 @@ impl Script {
 
     /// One round trip of a sender with `window` packets: they are sent and acknowledged, and the
     /// window is then `after`.
-    pub(super) fn round(&mut self, window: u64, after: u64) -> &mut Self {
+    pub(crate) fn round(&mut self, window: u64, after: u64) -> &mut Self {
         let first = self.next;
         let rtt = self.metrics.smoothed_rtt.unwrap_or(0) / 1_000;
         self.send(window).limit(Limit::Congestion).wait_us(rtt);
@@ -145,18 +145,18 @@ impl Script {
         self.ack(first, last).window(after, 0)
     }
 
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(crate) fn findings(&self) -> Vec<Finding> {
         examine(&Profile::default(), &self.events)
     }
 
-    pub(super) fn finds(&self, detector: Detector) -> bool {
+    pub(crate) fn finds(&self, detector: Detector) -> bool {
         self.findings().iter().any(|each| each.detector == detector)
     }
 }
 
 /// A healthy transfer: slow start, a loss, recovery, growth, a pause, growth again, a probe timeout
 /// at the end.
-pub(super) fn healthy() -> Script {
+pub(crate) fn healthy() -> Script {
     let mut script = Script::new("cubic", 20);
     script.state("slow_start");
     let mut window = 10;
@@ -202,7 +202,7 @@ pub(super) fn healthy() -> Script {
 }
 
 /// Asserts that a detector finds nothing in a healthy transfer.
-pub(super) fn assert_quiet_on_a_healthy_transfer(detector: Detector) {
+pub(crate) fn assert_quiet_on_a_healthy_transfer(detector: Detector) {
     let findings = healthy().findings();
     let said: Vec<_> = findings
         .iter()

@@ -23,11 +23,14 @@ pub struct QlogDir {
     failures: Arc<Failures>,
 }
 
+/// Called with the first failure.
+type ReportFailure = Box<dyn Fn(&QlogFailure<'_>) + Send + Sync>;
+
 /// What is done about files that could not be written.
 #[derive(Default)]
 struct Failures {
     count: AtomicU64,
-    report: OnceLock<Box<dyn Fn(&QlogFailure<'_>) + Send + Sync>>,
+    report: OnceLock<ReportFailure>,
 }
 
 /// A qlog file that could not be created or written. Its connection is not affected.

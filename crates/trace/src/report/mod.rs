@@ -1,37 +1,82 @@
-//! A self-contained HTML page that shows a trace: a diagnosis, the breakdown, charts over time, and
-//! findings. It works offline.
+//! A self-contained HTML page that shows traces: what happened in one sentence, what the sender
+//! waited for, lanes over time, problems with their evidence. It works offline, and stays below
+//! [`MAX_PAGE`] whatever the traces.
 
-mod chart;
-mod diagnosis;
-mod escape;
-mod page;
+mod data;
+mod limit;
+mod unit;
 
-pub use self::diagnosis::diagnosis;
+pub use self::data::panel_json;
+pub(crate) use self::limit::limit_sentence;
+pub(crate) use self::unit::{Unit, amount};
 
-use crate::breakdown::Breakdown;
-use crate::detect::Finding;
-use crate::series::Series;
+use crate::diagnosis::Examination;
 
-/// The content of a report.
+/// Maximum size of a page, in bytes: browsers open it without a pause.
+pub const MAX_PAGE: usize = 20_000_000;
+
+/// Maximum number of traces on a page; each has at least a few thousand points.
+pub const MAX_PANELS: usize = 64;
+
+const TEMPLATE: &str = include_str!("assets/page.html");
+const STYLE: &str = include_str!("assets/style.css");
+/// The scripts, in the order in which they need each other.
+const SCRIPTS: [&str; 4] = [
+    include_str!("assets/units.js"),
+    include_str!("assets/lanes.js"),
+    include_str!("assets/words.js"),
+    include_str!("assets/page.js"),
+];
+
+/// One trace on a page.
 #[derive(Clone, Copy, Debug)]
-pub struct ReportInput<'a> {
+pub struct Panel<'a> {
     /// The title: the scenario, the file, the connection.
     pub title: &'a str,
-    /// Facts, one per line: controller, path, bytes, goodput.
+    /// Facts, one per line: path, bytes, goodput.
     pub facts: &'a [(String, String)],
-    /// Values over time; the queue of the path is drawn if it is present
+    /// The examined trace. The queue of the path is drawn if it is present
     /// ([`Track::Queue`](crate::Track::Queue)).
-    pub series: &'a Series,
-    /// The breakdown of the time.
-    pub breakdown: &'a Breakdown,
-    /// The findings.
-    pub findings: &'a [Finding],
+    pub examination: &'a Examination,
 }
 
-/// Renders the page.
+/// Renders a page of these traces; those after the first [`MAX_PANELS`] are left out.
 #[must_use]
-pub fn html(input: &ReportInput<'_>) -> String {
-    page::render(input)
+pub fn html(title: &str, panels: &[Panel<'_>]) -> String {
+    let shown = panels.get(..MAX_PANELS).unwrap_or(panels);
+    let data: Vec<String> = shown
+        .iter()
+        .map(|panel| panel_json(panel, shown.len()))
+        .collect();
+    page(title, &data, false)
+}
+
+/// The page with these panels as JSON ([`panel_json`]). A page with `drop` takes files that are
+/// dropped on it and posts them to `/examine`, which answers with a panel.
+#[must_use]
+pub fn page(title: &str, panels: &[String], drop: bool) -> String {
+    let title = title
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    // Nothing in JSON needs `<` outside of strings: escaped, no text can end the element.
+    let data = format!("{{\"drop\":{drop},\"panels\":[{}]}}", panels.join(","));
+    let data = data.replace('<', "\\u003c");
+    let mut out = String::with_capacity(data.len().saturating_add(64 << 10));
+    let mut pieces = TEMPLATE.split("{{");
+    out.push_str(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let (name, rest) = piece.split_once("}}").unwrap_or(("", piece));
+        match name {
+            "title" => out.push_str(&title),
+            "style" => out.push_str(STYLE),
+            "data" => out.push_str(&data),
+            "script" => SCRIPTS.iter().for_each(|script| out.push_str(script)),
+            _ => {}
+        }
+        out.push_str(rest);
+    }
+    out
 }
 
 #[cfg(test)]

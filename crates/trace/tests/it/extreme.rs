@@ -1,10 +1,11 @@
 //! Traces with extreme numbers, as anyone can write them into a file.
 
+use clearway_trace::Breakdown;
+use clearway_trace::Examination;
 use clearway_trace::detect::{Profile, examine};
 use clearway_trace::event::Event;
 use clearway_trace::qlog::Reader;
-use clearway_trace::report::{ReportInput, html};
-use clearway_trace::{Breakdown, Series};
+use clearway_trace::report::{Panel, html};
 use proptest::prelude::*;
 
 const HEADER: &str = r#"{"file_schema":"urn:ietf:params:qlog:file:sequential","serialization_format":"JSON-SEQ","trace":{"vantage_point":{"type":"server"}}}"#;
@@ -162,14 +163,16 @@ fn judge(records: &[String]) {
     assert_eq!(told, breakdown.life());
     let tenths: u64 = breakdown.permille().iter().map(|(_, part)| part).sum();
     assert_eq!(tenths, if told == 0 { 0 } else { 1_000 });
-    let page = html(&ReportInput {
+    let examination = Examination::of(None, &events);
+    assert_eq!(examination.findings, findings);
+    assert!(!examination.diagnosis.headline.is_empty());
+    let panel = Panel {
         title: "extreme",
         facts: &[],
-        series: &Series::of(&events),
-        breakdown: &breakdown,
-        findings: &findings,
-    });
-    assert!(page.ends_with("</html>"));
+        examination: &examination,
+    };
+    let page = html("extreme", &[panel]);
+    assert!(page.trim_end().ends_with("</html>"));
 }
 
 #[test]

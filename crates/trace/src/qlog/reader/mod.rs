@@ -61,9 +61,23 @@ pub enum ReadError {
     /// Reading the input failed.
     #[error("reading failed: {0}")]
     Io(#[from] io::Error),
+    /// The file has no content but white space.
+    #[error("the file is empty: found nothing in {offset} bytes")]
+    Empty {
+        /// Its length in bytes.
+        offset: u64,
+    },
     /// The file does not look like qlog.
-    #[error("not a qlog file: expected a JSON object or a record separator at the start")]
-    NotQlog,
+    #[error(
+        "not a qlog file: found the byte {found:#04x} at offset {offset}, expected a JSON object \
+         or a record separator (0x1e)"
+    )]
+    NotQlog {
+        /// Where it stops looking like qlog.
+        offset: u64,
+        /// What is there.
+        found: u8,
+    },
 }
 
 /// Reads a trace. Iterate over it for the events; times count from the trace's reference time, or

@@ -137,7 +137,13 @@ impl<R: Read> Splitter<R> {
                 self.shape = self.lines_or_contained()?;
                 Ok(())
             }
-            Some(_) | None => Err(ReadError::NotQlog),
+            Some(found) => Err(ReadError::NotQlog {
+                offset: self.offset,
+                found,
+            }),
+            None => Err(ReadError::Empty {
+                offset: self.offset,
+            }),
         }
     }
 

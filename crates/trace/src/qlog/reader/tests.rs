@@ -277,11 +277,20 @@ fn several_traces_in_one_file_are_read_in_sequence() {
 
 #[test]
 fn non_qlog_file_is_rejected() {
-    for text in ["", "  \n", "hello", "[1]"] {
-        assert!(
-            matches!(Reader::new(text.as_bytes()), Err(ReadError::NotQlog)),
-            "{text:?}"
-        );
+    for (text, expected) in [
+        ("", "the file is empty: found nothing in 0 bytes"),
+        ("  \n", "the file is empty: found nothing in 3 bytes"),
+        (
+            "hello",
+            "not a qlog file: found the byte 0x68 at offset 0, expected ",
+        ),
+        (
+            " [1]",
+            "not a qlog file: found the byte 0x5b at offset 1, expected ",
+        ),
+    ] {
+        let error = Reader::new(text.as_bytes()).expect_err("no qlog");
+        assert!(error.to_string().starts_with(expected), "{text:?}: {error}");
     }
 }
 

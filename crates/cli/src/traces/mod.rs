@@ -1,0 +1,10 @@
+//! Traces that commands read: which files, what is in them, in order of time.
+
+mod files;
+mod load;
+mod open;
+mod order;
+
+pub(crate) use self::files::files;
+pub(crate) use self::load::{TraceFile, load};
+pub(crate) use self::open::{Compression, open};

@@ -1,0 +1,160 @@
+//! What is wrong with a connection, why, and what to try: findings, ranked and explained.
+
+mod advice;
+mod compare;
+mod flips;
+mod moment;
+mod problem;
+mod totals;
+
+use serde::Serialize;
+
+pub use self::compare::{Difference, compare};
+pub use self::moment::Moment;
+pub use self::problem::{Cause, Problem};
+pub use self::totals::Totals;
+
+use self::flips::Flips;
+use crate::breakdown::Breakdown;
+use crate::detect::{Detectors, Finding, Profile, Severity};
+use crate::event::{Event, Role};
+use crate::report::limit_sentence;
+use crate::series::Series;
+use crate::sink::Sink;
+
+/// Everything that is derived from a trace, while it is read: a sink.
+#[derive(Debug)]
+pub struct Examiner {
+    detectors: Detectors,
+    series: Series,
+    breakdown: Breakdown,
+    flips: Flips,
+    totals: Totals,
+    last: u64,
+}
+
+/// Everything that is derived from a trace.
+#[derive(Clone, Debug)]
+pub struct Examination {
+    /// What is wrong.
+    pub diagnosis: Diagnosis,
+    /// The findings that the diagnosis explains, in order of time.
+    pub findings: Vec<Finding>,
+    /// Values over time.
+    pub series: Series,
+    /// What limited the sender.
+    pub breakdown: Breakdown,
+    /// Counts and facts.
+    pub totals: Totals,
+    /// When recovery was entered without a loss, in nanoseconds of the trace.
+    pub flips: Vec<u64>,
+}
+
+/// What is wrong with a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Diagnosis {
+    /// What happened, in one sentence.
+    pub headline: String,
+    /// How bad the worst problem is; `None` without problems.
+    pub severity: Option<Severity>,
+    /// The problems, the most important first.
+    pub problems: Vec<Problem>,
+}
+
+impl Examiner {
+    /// Creates an examiner for one connection, of which `role` recorded the trace.
+    #[must_use]
+    pub fn new(role: Option<Role>) -> Self {
+        let profile = Profile {
+            role,
+            ..Profile::default()
+        };
+        Self {
+            detectors: Detectors::new(&profile),
+            series: Series::new(),
+            breakdown: Breakdown::new(),
+            flips: Flips::default(),
+            totals: Totals::new(role),
+            last: 0,
+        }
+    }
+
+    /// Ends the trace at its last event.
+    #[must_use]
+    pub fn finish(self) -> Examination {
+        let end = self.last;
+        self.finish_at(end, Vec::new())
+    }
+
+    /// Ends the trace at `end` (nanoseconds of the trace), with findings from other sources.
+    #[must_use]
+    pub fn finish_at(mut self, end: u64, more: Vec<Finding>) -> Examination {
+        let end = end.max(self.last);
+        self.breakdown.until(end);
+        let mut findings = self.detectors.finish(end);
+        findings.extend(more);
+        findings.sort_by_key(|finding| (finding.t0, finding.detector));
+        Examination {
+            diagnosis: Diagnosis::new(&findings, &self.breakdown, &self.flips),
+            findings,
+            series: self.series,
+            breakdown: self.breakdown,
+            totals: self.totals,
+            flips: self.flips.times().to_vec(),
+        }
+    }
+}
+
+impl Sink for Examiner {
+    fn event(&mut self, event: &Event) {
+        self.last = self.last.max(event.time);
+        self.detectors.on_event(event);
+        self.series.event(event);
+        self.breakdown.event(event);
+        self.flips.on_event(event);
+        self.totals.on_event(event);
+    }
+}
+
+impl Examination {
+    /// Examines a whole trace.
+    #[must_use]
+    pub fn of(role: Option<Role>, events: &[Event]) -> Self {
+        let mut examiner = Examiner::new(role);
+        for event in events {
+            examiner.event(event);
+        }
+        examiner.finish()
+    }
+}
+
+impl Diagnosis {
+    fn new(findings: &[Finding], breakdown: &Breakdown, flips: &Flips) -> Self {
+        Self::of_problems(problem::problems(findings, flips), breakdown)
+    }
+
+    /// A diagnosis of findings alone, without the events that show them.
+    #[must_use]
+    pub fn of_findings(findings: &[Finding], breakdown: &Breakdown) -> Self {
+        Self::new(findings, breakdown, &Flips::default())
+    }
+
+    fn of_problems(problems: Vec<Problem>, breakdown: &Breakdown) -> Self {
+        let severity = problems.iter().map(|problem| problem.severity).max();
+        let headline = match problems.first() {
+            Some(problem) if severity > Some(Severity::Note) => match &problem.cause {
+                Some(cause) => format!("{}; cause: {}.", problem.summary, cause.summary),
+                None => format!("{}.", problem.summary),
+            },
+            Some(_) | None => format!("No problems found. {}", limit_sentence(breakdown)),
+        };
+        Self {
+            headline,
+            severity,
+            problems,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! What a trace contains, in numbers.
+
+use serde::Serialize;
+
+use crate::event::{Closed, Event, EventData, Role, TimerChange, TimerKind};
+
+/// Counts and facts of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// The end that recorded the trace.
+    pub role: Option<Role>,
+    /// The congestion controller.
+    pub controller: Option<String>,
+    /// The application protocol.
+    pub protocol: Option<String>,
+    /// Events, of which some may be of other protocols.
+    pub events: u64,
+    /// Nanoseconds from the first event to the last.
+    pub duration: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Bytes sent, as far as the trace records sizes.
+    pub bytes_sent: u64,
+    /// Bytes received, likewise.
+    pub bytes_received: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Probe timeouts.
+    pub probe_timeouts: u64,
+    /// How the connection ended, if the trace says so.
+    pub end: Option<String>,
+    #[serde(skip)]
+    first: Option<u64>,
+}
+
+impl Totals {
+    pub(super) fn new(role: Option<Role>) -> Self {
+        Self {
+            role,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn on_event(&mut self, event: &Event) {
+        self.events = self.events.saturating_add(1);
+        let first = *self.first.get_or_insert(event.time);
+        self.duration = self.duration.max(event.time.saturating_sub(first));
+        match &event.data {
+            EventData::ConnectionStarted(started) => self.role = started.role.or(self.role),
+            EventData::RecoveryParametersSet(set) => {
+                let controller = set.controller.as_ref().map(ToString::to_string);
+                self.controller = controller.or(self.controller.take());
+            }
+            EventData::AlpnInformation { chosen } => self.protocol = Some(chosen.to_string()),
+            EventData::PacketSent(packet) => {
+                self.packets_sent = self.packets_sent.saturating_add(1);
+                let size = packet.size.unwrap_or(0);
+                self.bytes_sent = self.bytes_sent.saturating_add(size);
+            }
+            EventData::PacketReceived(packet) => {
+                self.packets_received = self.packets_received.saturating_add(1);
+                let size = packet.size.unwrap_or(0);
+                self.bytes_received = self.bytes_received.saturating_add(size);
+            }
+            EventData::PacketLost {
+                mtu_probe: false, ..
+            } => self.packets_lost = self.packets_lost.saturating_add(1),
+            EventData::TimerUpdated {
+                kind: Some(TimerKind::Pto),
+                change: TimerChange::Expired,
+            } => self.probe_timeouts = self.probe_timeouts.saturating_add(1),
+            EventData::ConnectionClosed(closed) => self.end = Some(ending(closed)),
+            _ => {}
+        }
+    }
+}
+
+/// How a connection ended, in words.
+fn ending(closed: &Closed) -> String {
+    let who = match closed.initiator {
+        Some(crate::event::Initiator::Local) => "closed by this end",
+        Some(crate::event::Initiator::Remote) => "closed by the peer",
+        None => "closed",
+    };
+    let mut text = who.to_owned();
+    if let Some(trigger) = &closed.trigger {
+        text.push_str(&format!(" ({})", trigger.replace('_', " ")));
+    }
+    if let Some(code) = closed.code {
+        let kind = if closed.application {
+            "application"
+        } else {
+            "transport"
+        };
+        text.push_str(&format!(", {kind} code {code:#x}"));
+    }
+    if let Some(reason) = closed.reason.as_ref().filter(|reason| !reason.is_empty()) {
+        text.push_str(&format!(": {reason}"));
+    }
+    text
+}
