@@ -57,6 +57,10 @@ const FILES: &[(&str, &str)] = files! {
     "42_key_update_in_flight.toml"
     "43_dualq_step.toml"
     "44_http3_page.toml"
+    "45_rate_fall.toml"
+    "46_late_packets.toml"
+    "47_unordered_jitter.toml"
+    "48_deep_slow.toml"
 };
 
 /// All scenarios, in the order of their numbers.

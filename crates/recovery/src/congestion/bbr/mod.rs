@@ -41,8 +41,11 @@
 //!   minimum (RFC 9002 §7.6.2), the model stays, and the window is restored as
 //!   after any recovery (§5.6.4.4). `InitLowerBounds()` therefore begins from the
 //!   window before the collapse, or the collapse would become the model.
-//! - An RTT sample that met a queue of at most two datagrams refreshes the minimum like
-//!   a lower one (see `model`), and CRUISE has no pacing margin then (see `control`).
+//! - A cycle of the max_bw filter ends when the next probe begins at the latest, and after
+//!   ten seconds; samples that only ProbeRTT marked as application-limited count (see
+//!   `filters`, `model`).
+//! - An RTT sample that met a queue of at most two datagrams postpones ProbeRTT like a
+//!   lower one, for ten seconds at most (see `filters`), and CRUISE has no pacing margin then (see `control`).
 //! - The pacing rate is at least one minimum window per second.
 //! - CE marks count as congestion (§3.6): like losses in the short-term model, and they
 //!   end a probe.
