@@ -98,7 +98,7 @@ async fn get(args: Arc<Args>, qlog: Option<&QlogDir>) -> Result<(), Failure> {
 }
 
 /// A client on a socket for IPv6 and IPv4, or for IPv4 on hosts without the other.
-fn client(config: &ClientConfig, qlog: Option<&QlogDir>) -> Result<Client, Failure> {
+pub(crate) fn client(config: &ClientConfig, qlog: Option<&QlogDir>) -> Result<Client, Failure> {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
     let client = |address| {

@@ -30,5 +30,5 @@ mod writer;
 
 pub(crate) use args::{ABOUT, Args};
 pub(crate) use cause::failure;
-pub(crate) use command::command;
+pub(crate) use command::{client, command};
 pub(crate) use trust::trusting;

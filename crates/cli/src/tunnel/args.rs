@@ -10,6 +10,7 @@ use http::Uri;
 
 use crate::address;
 use crate::failure::EXIT_CODES;
+use crate::qlog::QlogOptions;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -64,6 +65,8 @@ pub(crate) struct Args {
     /// Do not verify the proxy's certificate: anyone on the path can impersonate the proxy.
     #[arg(short = 'k', long)]
     pub(super) insecure: bool,
+    #[command(flatten)]
+    pub(super) qlog: QlogOptions,
     /// Print JSON lines to stdout: the local address, and when it ends what passed.
     #[arg(long)]
     pub(super) json: bool,

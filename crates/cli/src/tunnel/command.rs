@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use clearway::http::Client;
+use clearway::QlogDir;
 use clearway::http::connect_udp::UdpTunnelMode;
 use serde::Serialize;
 use tokio::net::UdpSocket;
@@ -20,6 +20,7 @@ use crate::get;
 use crate::interrupt::unless_interrupted;
 use crate::output::{print, print_json};
 use crate::proxy_token;
+use crate::qlog;
 
 /// The longest UDP packet.
 const MAX_PACKET: usize = 65_535;
@@ -33,14 +34,17 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .worker_threads(1)
         .enable_all()
         .build()?;
-    runtime.block_on(tunnel(args))
+    let qlog = args.qlog.open("tunnel")?;
+    let outcome = runtime.block_on(tunnel(args, qlog.as_ref()));
+    qlog::finish(qlog);
+    outcome
 }
 
-async fn tunnel(args: &Args) -> Result<(), Failure> {
+async fn tunnel(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let config = get::trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
     let token = args.proxy_token.as_deref().map(proxy_token::read);
     let token = token.transpose()?.and_then(|all| all.into_iter().next());
-    let client = Client::new(config).map_err(|error| get::failure(&args.proxy, &error))?;
+    let client = get::client(&config, qlog)?;
     let socket = UdpSocket::bind(args.local).await.map_err(|error| {
         let what = format!("cannot receive packets on {}", args.local);
         Failure::caused(Kind::Address, what, &error)
