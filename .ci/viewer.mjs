@@ -9,7 +9,7 @@ const [chromium, page, screenshot] = process.argv.slice(2);
 const profile = mkdtempSync(join(tmpdir(), "clearway-viewer-"));
 const browser = spawn(chromium, [
   "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
-  `--user-data-dir=${profile}`, "--window-size=1360,1500", "--hide-scrollbars", `file://${resolve(page)}`,
+  `--user-data-dir=${profile}`, "--window-size=1360,2000", "--hide-scrollbars", `file://${resolve(page)}`,
 ]);
 const deadline = setTimeout(() => { console.error("viewer: no answer from Chromium in 50 s"); browser.kill(); process.exit(1); }, 50_000);
 

@@ -28,6 +28,7 @@ mod serve;
 mod trace;
 mod traces;
 mod tunnel;
+mod view;
 
 use std::process::ExitCode;
 
@@ -88,6 +89,9 @@ enum Command {
     /// Convert, check and count trace files.
     #[command(long_about = trace::ABOUT, subcommand)]
     Trace(trace::Command),
+    /// Show traces in the browser.
+    #[command(long_about = view::ABOUT)]
+    View(Box<view::Args>),
 }
 
 fn main() -> ExitCode {
@@ -119,6 +123,7 @@ fn run(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Serve(args) => serve::command(&args)?,
         Command::Tunnel(args) => tunnel::command(&args)?,
         Command::Trace(command) => trace::command(&command)?,
+        Command::View(args) => view::command(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }

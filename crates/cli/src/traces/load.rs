@@ -51,7 +51,7 @@ fn cannot_read(name: &str, error: &dyn std::error::Error) -> Failure {
 ///
 /// # Errors
 /// As [`load`].
-fn load_from(input: impl Read, name: String) -> Result<TraceFile, Failure> {
+pub(crate) fn load_from(input: impl Read, name: String) -> Result<TraceFile, Failure> {
     let mut reader = Reader::new(input).map_err(|error| cannot_read(&name, &error))?;
     let mut file = TraceFile {
         title: name.clone(),

@@ -6,5 +6,5 @@ mod open;
 mod order;
 
 pub(crate) use self::files::files;
-pub(crate) use self::load::{TraceFile, load};
-pub(crate) use self::open::{Compression, open};
+pub(crate) use self::load::{TraceFile, load, load_from};
+pub(crate) use self::open::{Compression, decode, open};

@@ -9,6 +9,7 @@ mod damaged;
 mod diagnose;
 mod files;
 mod report;
+mod view;
 
 use std::fmt::Write as _;
 
