@@ -80,6 +80,8 @@ pub struct Status {
     pub sockets: usize,
     /// Entries in the tables of all shards.
     pub entries: usize,
+    /// Packets of the balancer's own that had a backend reset a connection of one that went down.
+    pub reset_requests: u64,
     /// Share of the upstream ports in use, from 0 to 1, of the shard with the greatest.
     pub port_usage: f64,
     /// The backends.
@@ -323,6 +325,7 @@ impl Balancer {
             flows: 0,
             sockets: 0,
             entries: 0,
+            reset_requests: 0,
             port_usage: 0.0,
             backends: Vec::new(),
         };
@@ -337,6 +340,7 @@ impl Balancer {
             status.flows += report.flows;
             status.sockets += report.sockets;
             status.entries += report.entries;
+            status.reset_requests += report.reset_requests;
             status.port_usage = status.port_usage.max(report.usage);
             for (id, counts) in (0..).zip(&report.backends) {
                 total.backend(BackendId(id)).add(counts);

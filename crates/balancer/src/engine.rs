@@ -1,13 +1,17 @@
 //! Decisions about received messages: which upstream port or client each part goes to.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use clearway_quic::cid::ConnectionId;
 use clearway_udp::{Meta, Socket, Transmit};
 
 use crate::backend::BackendId;
 use crate::flows::{FlowKey, Flows, Upstream};
 use crate::header::Header;
+use crate::orphans::Orphans;
+use crate::plan::Plan;
 use crate::report::ShardReport;
 use crate::router::{Route, RouteStep, Router, Tuple};
 use crate::send::{datagrams, send};
@@ -18,6 +22,7 @@ pub(crate) struct Engine {
     pub(crate) router: Router,
     pub(crate) flows: Flows,
     pub(crate) counts: ShardReport,
+    pub(crate) orphans: Orphans,
     /// Processor time to waste on each datagram.
     pub(crate) work: Duration,
 }
@@ -89,7 +94,10 @@ impl Engine {
             tuple: from,
             backend: route.backend,
         };
-        let flow = self.flows.upstream(now, key)?;
+        let cid = route.cid.filter(|_| is_short(datagram));
+        let cid = cid.and_then(|(start, len)| datagram.get(start..start + len));
+        let cid = cid.and_then(ConnectionId::new);
+        let flow = self.flows.upstream_of(now, key, cid)?;
         if route.step == RouteStep::Assigned {
             self.counts.backend(route.backend).assigned += 1;
         }
@@ -118,6 +126,32 @@ impl Engine {
             backend,
             transmit,
         }
+    }
+
+    /// Follows another plan from now on.
+    pub(crate) fn set_plan(&mut self, plan: Arc<Plan>) {
+        let before = self.router.plan();
+        self.orphans.find(before, &plan, &self.flows);
+        self.router.set_plan(plan);
+    }
+
+    /// Addresses `packet` to a backend that answers it, with a stateless reset, in the place of
+    /// the one that `client` had.
+    pub(crate) fn for_another_backend<'a>(
+        &mut self,
+        now: Duration,
+        client: Tuple,
+        packet: &'a [u8],
+    ) -> Option<Outgoing<'a>> {
+        let backend = self.router.preferred(client)?;
+        let key = FlowKey {
+            tuple: client,
+            backend,
+        };
+        let upstream = self.flows.upstream(now, key).ok()?.upstream;
+        let mut meta = Meta::new(client.client);
+        meta.stride = packet.len();
+        Some(self.outgoing(backend, upstream, &meta, packet))
     }
 
     pub(crate) fn send_up(&mut self, ports: &[Socket], mut outgoing: Vec<Outgoing<'_>>) {
@@ -207,9 +241,12 @@ fn is_same_connection(route: &Route, first: &[u8], second: &[u8]) -> bool {
     let Some((start, len)) = route.cid.filter(|_| decided_by_cid) else {
         return false;
     };
-    let short = |datagram| matches!(Header::parse(datagram), Some(Header::Short { .. }));
     let cid = first.get(start..start + len);
-    short(first) && short(second) && cid.is_some() && cid == second.get(start..start + len)
+    is_short(first) && is_short(second) && cid.is_some() && cid == second.get(start..start + len)
+}
+
+fn is_short(datagram: &[u8]) -> bool {
+    matches!(Header::parse(datagram), Some(Header::Short { .. }))
 }
 
 /// Keeps the processor busy.

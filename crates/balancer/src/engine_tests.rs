@@ -29,6 +29,7 @@ fn engine() -> Engine {
             idle: Duration::from_secs(60),
         }),
         counts: ShardReport::default(),
+        orphans: Orphans::default(),
         work: Duration::ZERO,
     }
 }
@@ -116,6 +117,34 @@ fn reply_returns_to_client_only_from_its_backend() {
     ];
     assert_eq!(drops, expected);
     assert_eq!(engine.counts.down.received, 8);
+}
+
+#[test]
+fn client_of_a_dead_backend_is_answered_by_another_one() {
+    let mut engine = engine();
+    let packet = short(2, 50);
+    let mut outgoing = Vec::new();
+    engine.route_message(NOW, &meta(7, 50, 50), &packet, &mut outgoing);
+    let (port, dead) = (outgoing[0].upstream.socket, outgoing[0].transmit.remote);
+    let mut reply = meta(0, 3, 3);
+    reply.remote = dead;
+    assert!(engine.route_reply(NOW, port, &reply, &[0x40; 3]).is_some());
+
+    let mut left = backends(3);
+    left[1].state = crate::backend::BackendState::Down;
+    engine.set_plan(Arc::new(Plan::new(left, [config()]).unwrap()));
+    let (client, cid) = engine.orphans.next(NOW).unwrap();
+    assert_eq!(client.client, meta(7, 0, 0).remote);
+    assert_eq!(cid[..], packet[1..=cid.len()]);
+    let asked = crate::orphans::packet_for(cid);
+    let out = engine.for_another_backend(NOW, client, &asked).unwrap();
+    assert_ne!(out.transmit.remote, dead);
+    let (port, backend) = (out.upstream.socket, out.transmit.remote);
+    assert_eq!(datagrams(&out.transmit), 1);
+    reply.remote = backend;
+    let reset = engine.route_reply(NOW, port, &reply, &[0x40; 3]).unwrap();
+    assert_eq!(reset.remote, client.client);
+    assert!(engine.orphans.next(NOW).is_none());
 }
 
 /// The sockets under test, in memory of the kernel's loopback.

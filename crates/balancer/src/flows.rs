@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use clearway_quic::cid::ConnectionId;
 use foldhash::fast::RandomState;
 
 use crate::backend::BackendId;
@@ -66,10 +67,18 @@ pub struct FlowCapacity {
 pub struct Flows {
     capacity: FlowCapacity,
     /// Flows that the backend has answered.
-    answered: LruMap<FlowKey, Upstream>,
-    unanswered: LruMap<FlowKey, Upstream>,
+    answered: LruMap<FlowKey, FlowState>,
+    unanswered: LruMap<FlowKey, FlowState>,
     clients: HashMap<(BackendId, Upstream), Tuple, RandomState>,
     ports: HashMap<BackendId, Ports, RandomState>,
+}
+
+/// What is known about a flow.
+#[derive(Clone, Copy, Debug)]
+struct FlowState {
+    upstream: Upstream,
+    /// The connection ID that the client used last, as far as its length was known.
+    cid: Option<ConnectionId>,
 }
 
 /// The ports of one backend.
@@ -147,27 +156,43 @@ impl Flows {
     /// [`DropReason::NoUpstreamPort`] if all are in use, by flows that the backend has answered
     /// or that are new.
     pub fn upstream(&mut self, now: Duration, key: FlowKey) -> Result<Flow, DropReason> {
+        self.upstream_of(now, key, None)
+    }
+
+    /// As [`upstream`](Self::upstream); `cid` is the destination connection ID of the datagram, if
+    /// it has a short header and the length of the connection ID is known.
+    ///
+    /// # Errors
+    /// As [`upstream`](Self::upstream).
+    pub fn upstream_of(
+        &mut self,
+        now: Duration,
+        key: FlowKey,
+        cid: Option<ConnectionId>,
+    ) -> Result<Flow, DropReason> {
         let known = match self.answered.get(now, &key) {
-            Some(upstream) => Some(*upstream),
-            None => self.unanswered.get(now, &key).copied(),
+            Some(known) => Some(known),
+            None => self.unanswered.get(now, &key),
         };
-        if let Some(upstream) = known {
-            let is_new = false;
+        if let Some(known) = known {
+            known.cid = cid.or(known.cid);
+            let (upstream, is_new) = (known.upstream, false);
             return Ok(Flow { upstream, is_new });
         }
         self.expire(now, 2);
         // Flows with spoofed addresses take each other's place, never that of an answered one.
         if self.unanswered.len() >= self.capacity.flows / 2
-            && let Some((key, upstream)) = self.unanswered.remove_oldest()
+            && let Some((key, former)) = self.unanswered.remove_oldest()
         {
-            self.release(key, upstream);
+            self.release(key, former.upstream);
         }
         if self.len() >= self.capacity.flows {
             return Err(DropReason::NoUpstreamPort);
         }
         let upstream = self.free_port(now, key.backend)?;
         self.clients.insert((key.backend, upstream), key.tuple);
-        self.unanswered.insert(now, key, upstream);
+        self.unanswered
+            .insert(now, key, FlowState { upstream, cid });
         let is_new = true;
         Ok(Flow { upstream, is_new })
     }
@@ -193,8 +218,8 @@ impl Flows {
             if answered.is_none() && unanswered.is_none() {
                 return;
             }
-            for (key, upstream) in answered.into_iter().chain(unanswered) {
-                self.release(key, upstream);
+            for (key, former) in answered.into_iter().chain(unanswered) {
+                self.release(key, former.upstream);
             }
         }
     }
@@ -203,6 +228,15 @@ impl Flows {
         self.clients.remove(&(key.backend, upstream));
         let ports = self.ports.entry(key.backend).or_default();
         ports.free.push_back(upstream);
+    }
+
+    /// Returns the clients of a backend, each with the connection ID that it used last, as far as
+    /// it is known. Looks at all flows.
+    pub fn clients_of(&self, backend: BackendId) -> impl Iterator<Item = (Tuple, ConnectionId)> {
+        // A client that has just changed its address was not answered there yet.
+        let flows = self.answered.iter().chain(self.unanswered.iter());
+        let flows = flows.filter(move |(key, _)| key.backend == backend);
+        flows.filter_map(|(key, flow)| Some((key.tuple, flow.cid?)))
     }
 
     /// Returns the client that a backend's datagram belongs to. `local` is the address of this
@@ -224,8 +258,8 @@ impl Flows {
         if !self.unanswered.is_empty()
             && let Some(used) = self.unanswered.used(&key)
         {
-            self.unanswered.remove(&key);
-            self.answered.insert(used, key, upstream);
+            let cid = self.unanswered.remove(&key).and_then(|flow| flow.cid);
+            self.answered.insert(used, key, FlowState { upstream, cid });
         }
         Ok(tuple)
     }

@@ -41,6 +41,7 @@ mod health;
 mod limit;
 mod lru;
 mod maglev;
+mod orphans;
 mod plan;
 mod ports;
 mod queue;

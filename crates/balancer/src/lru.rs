@@ -76,6 +76,12 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
         self.entries.get(index as usize)?.value.as_ref()
     }
 
+    /// Returns all entries, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        let entries = self.entries.iter();
+        entries.filter_map(|entry| Some((&entry.key, entry.value.as_ref()?)))
+    }
+
     /// Returns when the entry of `key` was last used.
     #[must_use]
     pub fn used(&self, key: &K) -> Option<Duration> {

@@ -9,7 +9,10 @@ use clearway_udp::{Options, RecvBatch, Socket};
 use rustix::event::epoll;
 
 use crate::engine::{Engine, Outgoing};
+use crate::orphans::packet_for;
 use crate::plan::Plan;
+use crate::send::send;
+use crate::traffic::Traffic;
 
 /// The upstream sockets of a shard. They are opened when they are needed.
 pub(crate) struct Ports {
@@ -54,6 +57,25 @@ impl Ports {
         }
         self.open_for(&outgoing, engine.router.plan());
         engine.send_up(&self.sockets, outgoing);
+    }
+
+    /// Has clients of backends that went down told by others, as many as have their turn.
+    pub(crate) fn tell_orphans(&mut self, engine: &mut Engine, now: Duration) {
+        while let Some((client, cid)) = engine.orphans.next(now) {
+            let packet = packet_for(cid);
+            let Some(out) = engine.for_another_backend(now, client, &packet) else {
+                continue;
+            };
+            let mut out = [out];
+            self.open_for(&out, engine.router.plan());
+            let [first] = &mut out;
+            if let Some(socket) = self.sockets.get(first.upstream.socket as usize) {
+                // Not counted with what clients have sent.
+                let mut sent = Traffic::default();
+                send(socket, std::slice::from_mut(&mut first.transmit), &mut sent);
+                engine.counts.reset_requests += sent.forwarded;
+            }
+        }
     }
 
     /// Opens the sockets that these datagrams are to be sent from.

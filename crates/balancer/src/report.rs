@@ -33,6 +33,8 @@ pub(crate) struct ShardReport {
     pub(crate) flows: usize,
     pub(crate) sockets: usize,
     pub(crate) entries: usize,
+    /// Packets that asked a backend to reset a connection of one that went down.
+    pub(crate) reset_requests: u64,
     /// Share of upstream ports in use.
     pub(crate) usage: f64,
     /// By backend number.

@@ -213,6 +213,12 @@ impl Router {
         taken.then(|| route(backend, RouteStep::Addresses, header, None))
     }
 
+    /// Returns the backend for new connections from these addresses, if one takes any.
+    #[must_use]
+    pub fn preferred(&self, from: Tuple) -> Option<BackendId> {
+        self.plan.maglev().get(self.hasher.hash_one(from))
+    }
+
     /// Assigns a backend, and remembers it.
     fn assign(
         &mut self,
@@ -224,8 +230,7 @@ impl Router {
         if !self.new_connections.admit(now, from.client.ip()) {
             return Err(DropReason::InitialLimit);
         }
-        let hash = self.hasher.hash_one(from);
-        let backend = self.plan.maglev().get(hash).ok_or(DropReason::NoBackend)?;
+        let backend = self.preferred(from).ok_or(DropReason::NoBackend)?;
         self.expire(now);
         self.by_tuple.insert(now, from, backend);
         if let Header::Long { dcid, scid, .. } = *header {

@@ -11,6 +11,7 @@ use rustix::event::epoll;
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::flows::Flows;
+use crate::orphans::Orphans;
 use crate::ports::Ports;
 use crate::queue::Queue;
 use crate::receive::{SLEEP, discard_errors, receive};
@@ -85,6 +86,7 @@ impl Shard {
                 router,
                 flows,
                 counts: ShardReport::default(),
+                orphans: Orphans::default(),
                 work: pace.work,
             },
             rounds: pace.rounds,
@@ -127,6 +129,7 @@ impl Shard {
                     number => self.receive_from_backends(now, number as usize, failed)?,
                 }
             }
+            self.ports.tell_orphans(&mut self.engine, now);
             self.engine.flows.expire(now, 64);
             if now.saturating_sub(self.published) >= PUBLISH {
                 self.published = now;
@@ -142,7 +145,7 @@ impl Shard {
         let generation = control.generation();
         if generation != self.generation {
             self.generation = generation;
-            self.engine.router.set_plan(control.plan());
+            self.engine.set_plan(control.plan());
         }
         if control.is_released() && !self.released {
             self.released = true;

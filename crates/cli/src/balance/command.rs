@@ -220,7 +220,11 @@ fn run(args: &Args) -> Result<(), Failure> {
             waited = wait(&balancer, &mut signals, args) => waited,
             () = serving => {
                 say!("balance: another process has taken over");
-                take_over::forward_last_replies(&balancer).await;
+                tokio::select! {
+                    () = take_over::forward_last_replies(&balancer) => {}
+                    _ = signals.interrupt.recv() => {}
+                    _ = signals.terminate.recv() => {}
+                }
                 Ok(())
             }
         }

@@ -142,6 +142,12 @@ fn exposition(status: &Status) -> String {
         "Share of the upstream ports in use, of the shard with the greatest.",
     );
     text.sample(&[], status.port_usage);
+    text.family(
+        "reset_requests_total",
+        "counter",
+        "Packets that had a backend reset a connection of one that went down.",
+    );
+    text.sample(&[], status.reset_requests);
     backends(&mut text, &status.backends);
     text.0
 }
@@ -249,6 +255,7 @@ mod tests {
             flows: 1,
             sockets: 2,
             entries: 3,
+            reset_requests: 4,
             port_usage: 0.5,
             backends: vec![BackendStatus {
                 name: "b\"1\\".to_owned(),
@@ -266,6 +273,7 @@ mod tests {
             "clearway_balance_dropped_datagrams_total{from=\"clients\",reason=\"small-initial\"} 2",
             "clearway_balance_dropped_datagrams_total{from=\"servers\",reason=\"unknown-flow\"} 0",
             "clearway_balance_upstream_port_usage_ratio 0.5",
+            "clearway_balance_reset_requests_total 4",
             "clearway_balance_backend_state{backend=\"b\\\"1\\\\\",state=\"down\"} 1",
             "clearway_balance_backend_state{backend=\"b\\\"1\\\\\",state=\"active\"} 0",
         ] {
@@ -273,7 +281,7 @@ mod tests {
         }
         let samples = text.lines().filter(|line| !line.starts_with('#'));
         let reasons = DropReason::ALL.len();
-        assert_eq!(samples.count(), 4 + 2 * reasons + 4 + 3 + 4);
+        assert_eq!(samples.count(), 4 + 2 * reasons + 5 + 3 + 4);
     }
 
     #[test]

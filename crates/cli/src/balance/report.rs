@@ -16,6 +16,9 @@ pub(super) struct Report {
     pub(super) flows: usize,
     pub(super) sockets: usize,
     pub(super) table_entries: usize,
+    /// Packets of the balancer's own that had a server reset a connection of one that went down.
+    #[serde(default)]
+    pub(super) reset_requests: u64,
     /// Share of the upstream ports in use, from 0 to 1.
     pub(super) port_usage: f64,
     pub(super) backends: Vec<Backend>,
@@ -78,6 +81,7 @@ impl From<&Status> for Report {
             flows: status.flows,
             sockets: status.sockets,
             table_entries: status.entries,
+            reset_requests: status.reset_requests,
             port_usage: status.port_usage,
             backends: status.backends.iter().map(Into::into).collect(),
         }
@@ -116,6 +120,13 @@ impl Report {
             self.table_entries,
             self.port_usage * 100.0
         );
+        if self.reset_requests > 0 {
+            let _ = writeln!(
+                text,
+                "{} connections of servers that went down were reset by others",
+                self.reset_requests
+            );
+        }
         for backend in &self.backends {
             let _ = writeln!(
                 text,
@@ -169,6 +180,7 @@ mod tests {
             flows: 1,
             sockets: 2,
             entries: 3,
+            reset_requests: 4,
             port_usage: 0.5,
             backends: vec![BackendStatus {
                 name: "b1".to_owned(),
@@ -185,6 +197,7 @@ mod tests {
             "from clients: 5 datagrams received, 3 forwarded, 2 dropped (small-initial)",
             "50.0 % of the upstream ports",
             "draining",
+            "4 connections of servers that went down were reset by others",
             "migration cannot be followed for backend b1",
         ] {
             assert!(text.contains(part), "{text}");

@@ -23,12 +23,8 @@ const MOST: usize = 1_024;
 /// Longest reply in bytes.
 const LONGEST_REPLY: usize = 4_096;
 
-/// How long replies of backends to the former balancer are forwarded after the last of them.
-/// Backends answer at the new one's ports as soon as their clients' next datagrams arrive there.
-const QUIET: Duration = Duration::from_secs(1);
-
-/// How long they are forwarded in all.
-const LINGER: Duration = Duration::from_secs(10);
+/// How often the former balancer looks whether it is still needed.
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// The service sockets of a balancer that still reads them.
 #[derive(Debug)]
@@ -149,16 +145,11 @@ fn receive_socket(stream: &UnixStream) -> io::Result<OwnedFd> {
     Err(unexpected())
 }
 
-/// Forwards the replies that backends still send to a balancer which was replaced.
+/// Forwards the replies that backends still send to a balancer which was replaced, until the time
+/// of its last flow is over. A server learns of the new port with its client's next datagram, and
+/// clients that only wait for data send none.
 pub(super) async fn forward_last_replies(balancer: &Balancer) {
-    let begin = tokio::time::Instant::now();
-    let mut received = balancer.status().down.received;
-    while begin.elapsed() < LINGER {
-        tokio::time::sleep(QUIET).await;
-        let now = balancer.status().down.received;
-        if now == received {
-            return;
-        }
-        received = now;
+    while balancer.status().flows > 0 {
+        tokio::time::sleep(GLANCE).await;
     }
 }

@@ -1,9 +1,15 @@
 //! Clients that move, and everything behind them that changes, while they download.
 
 use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::fleet::{Balance, Relay, Rotation, balancer_file, quic_lb, write};
+use super::fleet::{Balance, Relay, Rotation, balancer_file, quic_lb, site, write};
 use super::*;
+
+const DOWNLOADS: usize = 200;
+const AT_ONCE: usize = 10;
+const MEDIUM: usize = 400_000;
 
 /// Ports of clients that a server has answered requests of.
 fn ports(site: &Site, requests: usize) -> Vec<u64> {
@@ -87,4 +93,195 @@ async fn rotated_connection_ids_keep_their_port_and_are_followed_to_another_addr
     let ended = balance.stop();
     assert_eq!(assigned(&ended).iter().sum::<u64>(), 1, "{ended:#}");
     assert_eq!(ended["flows"], 2, "{ended:#}");
+}
+
+/// Downloads a file over a connection of its own.
+async fn download(url: &str, expected: &[u8]) -> Result<(), String> {
+    let request = Request::get(url).body(Empty::<Bytes>::new()).unwrap();
+    let client = client();
+    let attempt = async {
+        let mut response = client.request(request).await?;
+        response.body_mut().bytes(LARGE + 1).await
+    };
+    let limited = tokio::time::timeout(PATIENCE, attempt).await;
+    let body = limited.map_err(|_| "no end".to_owned())?;
+    let body = body.map_err(|error| format!("{error:?} {error}"))?;
+    assert!(body == expected, "{} wrong bytes", body.len());
+    Ok(())
+}
+
+/// Downloads, `AT_ONCE` at a time, and counts those that ended.
+async fn downloads(url: String, ended: Arc<AtomicUsize>) -> Vec<String> {
+    let expected = Arc::new(pattern(MEDIUM));
+    let workers = (0..AT_ONCE).map(|_| {
+        let (url, ended, expected) = (url.clone(), ended.clone(), expected.clone());
+        tokio::spawn(async move {
+            let mut failures = Vec::new();
+            for _ in 0..DOWNLOADS / AT_ONCE {
+                if let Err(error) = download(&url, &expected).await {
+                    failures.push(error);
+                }
+                ended.fetch_add(1, Relaxed);
+            }
+            failures
+        })
+    });
+    let mut failures = Vec::new();
+    for worker in workers.collect::<Vec<_>>() {
+        failures.extend(worker.await.unwrap());
+    }
+    failures
+}
+
+async fn until(ended: &AtomicUsize, count: usize) {
+    while ended.load(Relaxed) < count {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The sockets are the same before and after, so that nothing is lost in between: each datagram
+/// is counted by one process or the other.
+#[test]
+fn replaced_balancer_passes_its_sockets_on_and_loses_nothing() {
+    let dir = TempDir::new();
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let to = server.local_addr().unwrap().to_string();
+    let text = format!(
+        "[health]\nenabled = false\n[limits]\nidle_seconds = 5\n[[backend]]\naddress = \"{to}\"\n"
+    );
+    write(&dir, "plain.toml", &text);
+    let file = dir.text("plain.toml");
+    for mode in ["batched", "decoupled"] {
+        let options = ["--config", &file, "--mode", mode];
+        let shards = ["--shards", "2"];
+        let first = Balance::start(&dir, "127.0.0.1:0", &[&options[..], &shards].concat());
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.connect(&first.address).unwrap();
+        let mut sent = 0;
+        let mut send = |count: usize| {
+            for _ in 0..count {
+                client.send(&[0x40; 40]).unwrap();
+                sent += 1;
+            }
+        };
+        send(10);
+        let mut buffer = [0; 100];
+        let (_, upstream) = server.recv_from(&mut buffer).unwrap();
+        let second = std::thread::scope(|scope| {
+            let starting = scope.spawn(|| Balance::take_over(&dir, &options));
+            while !starting.is_finished() {
+                send(10);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            starting.join().unwrap()
+        });
+        assert_eq!(second.address, first.address);
+        // What the server still sends to the first one's port arrives, from the same address.
+        server.send_to(b"\x40 late reply", upstream).unwrap();
+        assert_eq!(client.recv(&mut buffer).unwrap(), 12);
+        send(10);
+        // The second one's port is another one.
+        let mut port = upstream;
+        while port == upstream {
+            port = server.recv_from(&mut buffer).unwrap().1;
+        }
+        server.send_to(b"\x40 reply", port).unwrap();
+        assert_eq!(client.recv(&mut buffer).unwrap(), 7);
+        let first = first.ended();
+        let received = |ended: &Value| ended["up"]["received"].as_u64().unwrap();
+        let rest = sent - received(&first);
+        second.wait_for(|status| received(status) == rest);
+        let second = second.stop();
+        assert_eq!(received(&first) + received(&second), sent);
+        server.set_nonblocking(true).unwrap();
+        while server.recv_from(&mut buffer).is_ok() {}
+        server.set_nonblocking(false).unwrap();
+    }
+}
+
+/// Clients in the middle of a download have nothing to send, and so nothing that another server
+/// could answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_clients_of_killed_server_are_reset() {
+    let (dir, content) = (TempDir::new(), content());
+    let (mut sites, balance) = fleet(&dir, &content, 2);
+    let relay = Relay::start(&balance.address, &["--rate", "2M"]);
+    let downloads: Vec<_> = (0..16)
+        .map(|_| {
+            let url = format!("{}/large", relay.url);
+            tokio::spawn(async move { download(&url, &pattern(LARGE)).await })
+        })
+        .collect();
+    balance.wait_for(|status| {
+        let enough = |backend: &Value| backend["datagrams_received"].as_u64().unwrap() > 300;
+        status["backends"].as_array().unwrap().iter().all(enough)
+    });
+    sites[0].child.kill().unwrap();
+    let status = balance.wait_for(|status| status["backends"][0]["state"] == "down");
+    let mut failures = Vec::new();
+    for download in downloads {
+        failures.extend(download.await.unwrap().err());
+    }
+    assert_eq!(failures.len() as u64, assigned(&status)[0], "{failures:#?}");
+    let reset = |failure: &String| failure.contains("StatelessReset");
+    assert!(failures.iter().all(reset), "{failures:#?}");
+    let ended = balance.stop();
+    assert!(ended["reset_requests"].as_u64().unwrap() > 0, "{ended:#}");
+}
+
+/// Each client is rebound twice. Meanwhile a server is drained, one is added, the balancer is
+/// replaced, keys are rotated, and a server is killed: only downloads from that one end early,
+/// by a stateless reset.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloads_survive_everything_but_the_death_of_their_server() {
+    let (dir, content) = (TempDir::new(), content());
+    content.old_file("medium", &pattern(MEDIUM));
+    let (mut sites, mut balance) = fleet(&dir, &content, 3);
+    let rebind = ["--rate", "8M", "--rebind", "100ms,250ms"];
+    let relay = Relay::start(&balance.address, &rebind);
+    let ended = Arc::new(AtomicUsize::new(0));
+    let all = tokio::spawn(downloads(format!("{}/medium", relay.url), ended.clone()));
+
+    until(&ended, 20).await;
+    balance.drain("s1").unwrap();
+    until(&ended, 50).await;
+    sites.push(site(&dir, content.path(), 4));
+    write(
+        &dir,
+        "balance.toml",
+        &balancer_file(&sites, Rotation::Announced),
+    );
+    balance.wait_for(|status| status["backends"].as_array().unwrap().len() == 4);
+    until(&ended, 80).await;
+    let file = dir.text("balance.toml");
+    let first = balance;
+    balance = Balance::take_over(&dir, &["--config", &file]);
+    until(&ended, 110).await;
+    write(
+        &dir,
+        "balance.toml",
+        &balancer_file(&sites, Rotation::Active),
+    );
+    let log = dir.join("balance-2.log");
+    wait_for_text(&log, "configuration reloaded");
+    write(&dir, "serve.toml", &quic_lb(Rotation::Active));
+    for site in &sites {
+        site.signal(Signal::HUP);
+    }
+    until(&ended, 150).await;
+    sites[1].child.kill().unwrap();
+    balance.wait_for(|status| status["backends"][1]["state"] == "down");
+
+    let failures = all.await.unwrap();
+    assert!(failures.len() <= AT_ONCE, "{failures:#?}");
+    // Without a complete handshake, a client cannot know a reset from noise.
+    let expected =
+        |failure: &String| failure.contains("StatelessReset") || failure.starts_with("Connect ");
+    assert!(failures.iter().all(expected), "{failures:#?}");
+    let (first, second) = (first.stop(), balance.stop());
+    assert!(assigned(&second)[3] > 0, "the added server takes part");
+    assert!(assigned(&first)[0] > 0, "the drained server had its share");
+    assert_eq!(assigned(&second)[0], 0, "it is drained after the take-over");
 }

@@ -53,9 +53,13 @@ async fn get_small(client: &Client, url: &str) {
 
 /// Waits until the balancer has printed this.
 fn wait_for_log(dir: &TempDir, wanted: &str) {
+    wait_for_text(&dir.join("balance.log"), wanted);
+}
+
+fn wait_for_text(log: &std::path::Path, wanted: &str) {
     let begin = std::time::Instant::now();
     loop {
-        let log = std::fs::read_to_string(dir.join("balance.log")).unwrap();
+        let log = std::fs::read_to_string(log).unwrap();
         if log.contains(wanted) {
             return;
         }

@@ -1,0 +1,174 @@
+//! Clients whose backend went down.
+//!
+//! A client that only waits for data sends nothing, so that nobody can answer it with a stateless
+//! reset, and it would notice the end of its connection only by its idle timeout. Therefore
+//! the balancer sends another backend a packet with the client's connection ID: that backend does
+//! not know it, and answers with the stateless reset that all backends with the same secret
+//! make (RFC 9000 §10.3), which is forwarded to the client. This happens only for connection IDs
+//! of backends that are down, so that nobody can have a living connection reset by it
+//! (RFC 9000 §21.11).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use clearway_quic::cid::ConnectionId;
+
+use crate::flows::Flows;
+use crate::plan::Plan;
+use crate::router::Tuple;
+
+/// Most clients that wait for their turn; others find out when they send something.
+const MOST: usize = 65_536;
+
+/// How often some have their turn.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// How many have it: a thousand a second, as many as a server resets by default.
+const AT_ONCE: usize = 50;
+
+/// Length of the packet in bytes: a stateless reset has to be shorter than what it answers
+/// (RFC 9000 §10.3.3), and at least 21 bytes long.
+const PACKET: usize = 64;
+
+/// Clients that are to be told.
+#[derive(Debug, Default)]
+pub(crate) struct Orphans {
+    waiting: VecDeque<(Tuple, ConnectionId)>,
+    /// When the present turn began, and how many have had it.
+    turn: (Duration, usize),
+}
+
+impl Orphans {
+    /// Adds the clients of backends that `before` sent datagrams to and `after` does not.
+    pub(crate) fn find(&mut self, before: &Plan, after: &Plan, flows: &Flows) {
+        let lost = before.backends().iter().map(|backend| backend.id);
+        let lost =
+            lost.filter(|&id| before.serves_connections(id) && !after.serves_connections(id));
+        for id in lost {
+            let room = MOST.saturating_sub(self.waiting.len());
+            self.waiting.extend(flows.clients_of(id).take(room));
+        }
+    }
+
+    /// Returns the next client whose turn it is at `now`.
+    pub(crate) fn next(&mut self, now: Duration) -> Option<(Tuple, ConnectionId)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let (since, taken) = &mut self.turn;
+        if now >= since.saturating_add(INTERVAL) {
+            (*since, *taken) = (now, 0);
+        }
+        if *taken == AT_ONCE {
+            return None;
+        }
+        *taken += 1;
+        self.waiting.pop_front()
+    }
+}
+
+/// Returns a packet with a short header that only a backend which knows `cid` could read.
+pub(crate) fn packet_for(cid: ConnectionId) -> [u8; PACKET] {
+    let mut packet = [0; PACKET];
+    let bytes = std::iter::once(&0x40).chain(cid.iter());
+    for (place, byte) in packet.iter_mut().zip(bytes) {
+        *place = *byte;
+    }
+    packet
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::backend::{BackendId, BackendState};
+    use crate::flows::{FlowCapacity, FlowKey};
+    use crate::plan::tests::{backends, config};
+
+    fn plan(down: &[u16]) -> Plan {
+        let mut backends = backends(3);
+        for backend in &mut backends {
+            if down.contains(&backend.id.0) {
+                backend.state = BackendState::Down;
+            }
+        }
+        Plan::new(backends, [config()]).unwrap()
+    }
+
+    fn tuple(port: u16) -> Tuple {
+        Tuple {
+            client: SocketAddr::from(([192, 0, 2, 1], port)),
+            service: None,
+        }
+    }
+
+    /// Flows of clients at ports 1 to `count`, of backends 1 and 2 in turn, all
+    /// but the last of which were answered.
+    fn flows(count: u16) -> Flows {
+        let mut flows = Flows::new(FlowCapacity {
+            sources: Vec::new(),
+            sockets: 1_000,
+            flows: 1_000,
+            idle: Duration::from_secs(60),
+        });
+        for port in 1..=count {
+            let key = FlowKey {
+                tuple: tuple(port),
+                backend: BackendId(2 - port % 2),
+            };
+            let cid = ConnectionId::new(&port.to_be_bytes());
+            let flow = flows.upstream_of(Duration::ZERO, key, cid).unwrap();
+            if port < count {
+                flows
+                    .client(key.backend, flow.upstream.socket, None)
+                    .unwrap();
+            }
+        }
+        flows
+    }
+
+    fn all(orphans: &mut Orphans, now: Duration) -> Vec<u16> {
+        let next = || orphans.next(now).map(|(tuple, _)| tuple.client.port());
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn clients_of_a_backend_that_went_down_are_told_once() {
+        let (up, down, flows) = (plan(&[]), plan(&[1]), flows(5));
+        let mut orphans = Orphans::default();
+        orphans.find(&up, &up, &flows);
+        orphans.find(&down, &down, &flows);
+        orphans.find(&down, &up, &flows);
+        assert!(all(&mut orphans, INTERVAL).is_empty());
+        orphans.find(&up, &down, &flows);
+        let mut told = all(&mut orphans, INTERVAL);
+        told.sort_unstable();
+        assert_eq!(told, [1, 3, 5]);
+        assert!(all(&mut orphans, 2 * INTERVAL).is_empty());
+    }
+
+    #[test]
+    fn clients_of_a_removed_backend_are_told() {
+        let none = Plan::new(Vec::new(), []).unwrap();
+        let mut orphans = Orphans::default();
+        orphans.find(&plan(&[]), &none, &flows(5));
+        assert_eq!(all(&mut orphans, INTERVAL).len(), 5);
+    }
+
+    #[test]
+    fn clients_are_told_at_a_bounded_rate() {
+        let mut orphans = Orphans::default();
+        orphans.find(&plan(&[]), &plan(&[1, 2]), &flows(131));
+        let turns = (1..=4).map(|turn| all(&mut orphans, turn * INTERVAL).len());
+        assert_eq!(turns.collect::<Vec<_>>(), [AT_ONCE, AT_ONCE, 31, 0]);
+    }
+
+    #[test]
+    fn packet_has_a_short_header_and_the_connection_id() {
+        let cid = ConnectionId::new(&[7; 20]).unwrap();
+        let packet = packet_for(cid);
+        assert_eq!((packet[0], &packet[1..21]), (0x40, &[7; 20][..]));
+        assert_eq!(packet.len(), PACKET);
+    }
+}
