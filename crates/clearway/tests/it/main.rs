@@ -1,6 +1,7 @@
 //! The library over sockets on loopback.
 
 mod common;
+mod connect_response;
 
 mod closed_port;
 mod closing;

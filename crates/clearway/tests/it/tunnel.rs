@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::common::{IDENTITY, LOOPBACK};
 
-type Answer = Response<BoxBody<Bytes, Error>>;
+pub(crate) type Answer = Response<BoxBody<Bytes, Error>>;
 
 /// A body of what is received, of unknown length.
 struct Pieces(Receiver<Bytes>);
@@ -36,7 +36,7 @@ impl Body for Pieces {
     }
 }
 
-fn whole(text: &'static str) -> BoxBody<Bytes, Error> {
+pub(crate) fn whole(text: &'static str) -> BoxBody<Bytes, Error> {
     Full::from(text).map_err(|never| match never {}).boxed()
 }
 
@@ -63,7 +63,7 @@ impl tower_service::Service<Request<Incoming>> for NotSync {
 }
 
 /// A server of this service, as its authority.
-fn serve(respond: fn(Request<Incoming>) -> Answer) -> (Server, String) {
+pub(crate) fn serve(respond: fn(Request<Incoming>) -> Answer) -> (Server, String) {
     let identity = ServerConfig::with_identity(IDENTITY.certificate_pem(), IDENTITY.key_pem());
     let server = Server::bind(LOOPBACK, identity.unwrap()).unwrap();
     let authority = format!("localhost:{}", server.local_addr().port());
