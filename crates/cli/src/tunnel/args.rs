@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) capsules: bool,
     /// End a program's tunnel when no packet has come for this long.
-    #[arg(long, value_name = "TIME", default_value = "2m")]
+    #[arg(long, value_name = "TIME", default_value = "120s")]
     pub(super) idle: Span,
     /// Trust only the certificates in this PEM file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "insecure"])]
