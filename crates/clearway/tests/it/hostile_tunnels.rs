@@ -85,8 +85,6 @@ async fn unread_datagrams_are_bounded_and_charged_to_the_memory_budget() {
     most = most.max(used());
     // A connection's tunnels keep 1 MiB, and the transport's own queues as much each.
     assert!(most < before + 4 * MIB, "{before}, then {most} bytes");
-    tunnels.clear();
-    until("their memory is released", || used() < before + MIB / 4).await;
 }
 
 /// Notes when a handler is dropped.
