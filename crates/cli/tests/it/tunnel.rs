@@ -1,4 +1,5 @@
 //! `clearway tunnel` through `clearway serve --connect-udp`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
