@@ -3,4 +3,5 @@
 mod every_event;
 mod extreme;
 mod healthy;
+mod qvis;
 mod roundtrip;
