@@ -10,7 +10,7 @@ use clearway_udp::{Meta, Socket, Transmit};
 use crate::backend::BackendId;
 use crate::flows::{FlowKey, Flows, Upstream};
 use crate::header::Header;
-use crate::orphans::Orphans;
+use crate::orphans::{Orphan, Orphans};
 use crate::plan::Plan;
 use crate::report::ShardReport;
 use crate::router::{Route, RouteStep, Router, Tuple};
@@ -133,6 +133,11 @@ impl Engine {
         let before = self.router.plan();
         self.orphans.find(before, &plan, &self.flows);
         self.router.set_plan(plan);
+    }
+
+    /// Returns the next client whose backend went down and that is to be told at `now`.
+    pub(crate) fn next_orphan(&mut self, now: Duration) -> Option<Orphan> {
+        self.orphans.next(now, self.router.plan())
     }
 
     /// Addresses `packet` to a backend that answers it, with a stateless reset, in the place of

@@ -133,7 +133,7 @@ fn client_of_a_dead_backend_is_answered_by_another_one() {
     let mut left = backends(3);
     left[1].state = crate::backend::BackendState::Down;
     engine.set_plan(Arc::new(Plan::new(left, [config()]).unwrap()));
-    let (client, cid) = engine.orphans.next(NOW).unwrap();
+    let crate::orphans::Orphan { client, cid, .. } = engine.next_orphan(NOW).unwrap();
     assert_eq!(client.client, meta(7, 0, 0).remote);
     assert_eq!(cid[..], packet[1..=cid.len()]);
     let asked = crate::orphans::packet_for(cid);
@@ -144,7 +144,7 @@ fn client_of_a_dead_backend_is_answered_by_another_one() {
     reply.remote = backend;
     let reset = engine.route_reply(NOW, port, &reply, &[0x40; 3]).unwrap();
     assert_eq!(reset.remote, client.client);
-    assert!(engine.orphans.next(NOW).is_none());
+    assert!(engine.next_orphan(NOW).is_none());
 }
 
 /// The sockets under test, in memory of the kernel's loopback.

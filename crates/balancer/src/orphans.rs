@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use clearway_quic::cid::ConnectionId;
 
+use crate::backend::BackendId;
 use crate::flows::Flows;
 use crate::plan::Plan;
 use crate::router::Tuple;
@@ -30,10 +31,19 @@ const AT_ONCE: usize = 50;
 /// (RFC 9000 §10.3.3), and at least 21 bytes long.
 const PACKET: usize = 64;
 
+/// A client whose backend went down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Orphan {
+    pub(crate) client: Tuple,
+    /// The connection ID that it used last.
+    pub(crate) cid: ConnectionId,
+    backend: BackendId,
+}
+
 /// Clients that are to be told.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
-    waiting: VecDeque<(Tuple, ConnectionId)>,
+    waiting: VecDeque<Orphan>,
     /// When the present turn began, and how many have had it.
     turn: (Duration, usize),
 }
@@ -46,12 +56,18 @@ impl Orphans {
             lost.filter(|&id| before.serves_connections(id) && !after.serves_connections(id));
         for id in lost {
             let room = MOST.saturating_sub(self.waiting.len());
-            self.waiting.extend(flows.clients_of(id).take(room));
+            let orphans = flows.clients_of(id).map(|(client, cid)| Orphan {
+                client,
+                cid,
+                backend: id,
+            });
+            self.waiting.extend(orphans.take(room));
         }
     }
 
-    /// Returns the next client whose turn it is at `now`.
-    pub(crate) fn next(&mut self, now: Duration) -> Option<(Tuple, ConnectionId)> {
+    /// Returns the next client whose turn it is at `now`. Those whose backend is up again have
+    /// living connections, and are left alone.
+    pub(crate) fn next(&mut self, now: Duration, plan: &Plan) -> Option<Orphan> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -62,8 +78,13 @@ impl Orphans {
         if *taken == AT_ONCE {
             return None;
         }
-        *taken += 1;
-        self.waiting.pop_front()
+        while let Some(orphan) = self.waiting.pop_front() {
+            if !plan.serves_connections(orphan.backend) {
+                *taken += 1;
+                return Some(orphan);
+            }
+        }
+        None
     }
 }
 
@@ -82,7 +103,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::backend::{BackendId, BackendState};
+    use crate::backend::BackendState;
     use crate::flows::{FlowCapacity, FlowKey};
     use crate::plan::tests::{backends, config};
 
@@ -128,8 +149,12 @@ mod tests {
         flows
     }
 
-    fn all(orphans: &mut Orphans, now: Duration) -> Vec<u16> {
-        let next = || orphans.next(now).map(|(tuple, _)| tuple.client.port());
+    fn all(orphans: &mut Orphans, now: Duration, plan: &Plan) -> Vec<u16> {
+        let next = || {
+            orphans
+                .next(now, plan)
+                .map(|orphan| orphan.client.client.port())
+        };
         std::iter::from_fn(next).collect()
     }
 
@@ -140,12 +165,12 @@ mod tests {
         orphans.find(&up, &up, &flows);
         orphans.find(&down, &down, &flows);
         orphans.find(&down, &up, &flows);
-        assert!(all(&mut orphans, INTERVAL).is_empty());
+        assert!(all(&mut orphans, INTERVAL, &down).is_empty());
         orphans.find(&up, &down, &flows);
-        let mut told = all(&mut orphans, INTERVAL);
+        let mut told = all(&mut orphans, INTERVAL, &down);
         told.sort_unstable();
         assert_eq!(told, [1, 3, 5]);
-        assert!(all(&mut orphans, 2 * INTERVAL).is_empty());
+        assert!(all(&mut orphans, 2 * INTERVAL, &down).is_empty());
     }
 
     #[test]
@@ -153,14 +178,26 @@ mod tests {
         let none = Plan::new(Vec::new(), []).unwrap();
         let mut orphans = Orphans::default();
         orphans.find(&plan(&[]), &none, &flows(5));
-        assert_eq!(all(&mut orphans, INTERVAL).len(), 5);
+        assert_eq!(all(&mut orphans, INTERVAL, &none).len(), 5);
+    }
+
+    #[test]
+    fn clients_of_a_backend_that_is_up_again_are_left_alone() {
+        let (up, down) = (plan(&[]), plan(&[1, 2]));
+        let mut orphans = Orphans::default();
+        orphans.find(&up, &down, &flows(5));
+        let mut told = all(&mut orphans, INTERVAL, &plan(&[2]));
+        told.sort_unstable();
+        assert_eq!(told, [2, 4]);
+        assert!(all(&mut orphans, 2 * INTERVAL, &down).is_empty());
     }
 
     #[test]
     fn clients_are_told_at_a_bounded_rate() {
         let mut orphans = Orphans::default();
-        orphans.find(&plan(&[]), &plan(&[1, 2]), &flows(131));
-        let turns = (1..=4).map(|turn| all(&mut orphans, turn * INTERVAL).len());
+        let down = plan(&[1, 2]);
+        orphans.find(&plan(&[]), &down, &flows(131));
+        let turns = (1..=4).map(|turn| all(&mut orphans, turn * INTERVAL, &down).len());
         assert_eq!(turns.collect::<Vec<_>>(), [AT_ONCE, AT_ONCE, 31, 0]);
     }
 

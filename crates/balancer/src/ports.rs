@@ -61,9 +61,9 @@ impl Ports {
 
     /// Has clients of backends that went down told by others, as many as have their turn.
     pub(crate) fn tell_orphans(&mut self, engine: &mut Engine, now: Duration) {
-        while let Some((client, cid)) = engine.orphans.next(now) {
-            let packet = packet_for(cid);
-            let Some(out) = engine.for_another_backend(now, client, &packet) else {
+        while let Some(orphan) = engine.next_orphan(now) {
+            let packet = packet_for(orphan.cid);
+            let Some(out) = engine.for_another_backend(now, orphan.client, &packet) else {
                 continue;
             };
             let mut out = [out];
