@@ -15,6 +15,7 @@
 //! | [`run`] | running plans on several cores, and checking bars |
 //! | `specimens` | known bugs, each with a network that shows it (feature `specimens`) |
 //! | [`sweep`] | grids of paths |
+//! | [`hunt`] | the search for networks in which a controller does worst |
 //! | [`pcapng`] | captures that Wireshark can decrypt |
 //!
 //! # Your own client and server
@@ -78,6 +79,7 @@
 //! in: implement [`stack::Stack`] and [`stack::StackFactory`], and hand the
 //! factory to a run by [`run::RunObservers::stack`].
 pub mod app;
+pub mod hunt;
 pub mod measure;
 pub mod pcapng;
 pub mod run;

@@ -23,6 +23,10 @@ pub struct Sweep {
     pub bytes: String,
     /// Maximum virtual time of a run.
     pub duration: String,
+    /// Number of flows that start together.
+    pub flows: u32,
+    /// Measurement begins after this.
+    pub warmup: String,
 }
 
 impl Default for Sweep {
@@ -36,6 +40,8 @@ impl Default for Sweep {
             traffic: "download".to_owned(),
             bytes: "10MB".to_owned(),
             duration: "120s".to_owned(),
+            flows: 1,
+            warmup: "0s".to_owned(),
         }
     }
 }
@@ -152,8 +158,9 @@ impl Sweep {
     }
 
     /// The options that have one value.
-    const fn texts(&mut self) -> [(&'static str, &mut String); 4] {
+    const fn texts(&mut self) -> [(&'static str, &mut String); 5] {
         [
+            ("warmup", &mut self.warmup),
             ("also", &mut self.also),
             ("traffic", &mut self.traffic),
             ("bytes", &mut self.bytes),
@@ -189,11 +196,14 @@ impl Sweep {
             traffic,
             bytes,
             duration,
+            flows,
+            warmup,
             ..
         } = self;
         let mut text = format!(
-            "name = \"sweep\"\ntitle = \"A grid of paths\"\nduration = {}\n\n[grid]\n",
-            quote(duration)
+            "name = \"sweep\"\ntitle = \"A grid of paths\"\nduration = {}\nwarmup = {}\n\n[grid]\n",
+            quote(duration),
+            quote(warmup)
         );
         let axes = [
             ("rate", &self.rate),
@@ -210,7 +220,7 @@ impl Sweep {
         ));
         let _ = write!(
             text,
-            "\n[network]\nrtt = \"{{rtt}}\"\nboth = {settings}\n\n[[flows]]\ntraffic = {}\nbytes = {}\n\n[pass]\ncompletes_within = {}\n",
+            "\n[network]\nrtt = \"{{rtt}}\"\nboth = {settings}\n\n[[flows]]\ntraffic = {}\nbytes = {}\nflows = {flows}\n\n[pass]\ncompletes_within = {}\n",
             quote(traffic),
             quote(bytes),
             quote(duration)

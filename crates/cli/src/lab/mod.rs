@@ -1,10 +1,14 @@
 //! `clearway lab`: controllers and whole stacks in networks in virtual time.
 
 mod args;
+mod batch;
+mod cases;
 mod choose;
 mod files;
+mod hunt;
 mod league;
 mod list;
+mod merge;
 mod run;
 mod specimen;
 mod sweep;
@@ -29,6 +33,8 @@ pub(crate) fn command(command: &Command) -> Result<(), Failure> {
         Command::Show(args) => list::show(args),
         Command::Run(args) => run::command(args),
         Command::Sweep(args) => sweep::command(args),
+        Command::Hunt(args) => hunt::command(args),
+        Command::Merge(args) => merge::command(args),
         Command::League(args) => league::command(args),
         Command::Compare(args) => league::compare(args),
         Command::Diagnose(args) => diagnose::command(args),

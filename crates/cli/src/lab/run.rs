@@ -6,11 +6,12 @@ use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_whil
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::args::{Run, RunSelection};
-use super::choose::PlannedRuns;
+use super::batch::{self, BatchCommand};
+use super::choose::{PlannedRuns, SelectedScenario};
 use super::verdict::verdict;
 use super::watch::RunOutputs;
 use super::{choose, specimen, table};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::output;
 use crate::terminal;
 
@@ -19,12 +20,36 @@ use crate::terminal;
 /// # Errors
 /// If a bar was missed, or like [`super::command`].
 pub(super) fn command(args: &Run) -> Result<(), Failure> {
-    let planned = match &args.specimen {
-        Some(name) => specimen::plan(name, &args.scenarios, &args.extent)?,
-        None => choose::plan(&choose::scenarios(&args.scenarios)?, &args.extent)?,
+    let drawn;
+    let args = match args.fresh {
+        true => {
+            drawn = fresh(args)?;
+            &drawn
+        }
+        false => args,
     };
-    let watches = RunOutputs::new(&planned.plan, args)?;
-    let ran = execute(&planned, &args.extent, &watches)?;
+    let chosen = match &args.specimen {
+        Some(name) => specimen::scenarios(name, &args.scenarios)?,
+        None => choose::scenarios(&args.scenarios)?,
+    };
+    let planned = plan(&chosen, args)?;
+    let watches = RunOutputs::new(&planned.plan, &args.watch())?;
+    if let (Some(shard), Some(file)) = (args.part.shard, &args.part.results) {
+        let batch = BatchCommand::Run(args.clone());
+        let done = batch::run(
+            &batch,
+            &chosen,
+            &planned,
+            (shard, file),
+            &args.extent,
+            &watches,
+        );
+        return done.and(watches.conclude());
+    }
+    let mut ran = execute(&planned, &args.extent, &watches)?;
+    if args.fresh {
+        ran.groups.iter_mut().for_each(Group::excuse_chance);
+    }
     // Results are printed first, whatever happened to files.
     let printed = if args.extent.json {
         Ok(())
@@ -35,6 +60,41 @@ pub(super) fn command(args: &Run) -> Result<(), Failure> {
     let written = watches.conclude();
     let judged = verdict(&ran, &args.extent, args.specimen.as_deref());
     printed.and(written).and(judged)
+}
+
+/// Seeds of each case in a run with fresh seeds: enough to tell a tenth from a half.
+const FRESH_SEEDS: u64 = 20;
+
+/// The same with a first seed that nobody has chosen. Seeds have nine digits at most, so that
+/// people can copy them.
+fn fresh(args: &Run) -> Result<Run, Failure> {
+    let mut bytes = [0; 8];
+    let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    drawn.map_err(|error| {
+        Failure::caused(
+            Kind::Other,
+            "cannot draw a seed",
+            &std::io::Error::from(error),
+        )
+    })?;
+    let mut args = args.clone();
+    args.extent.seed = u64::from_ne_bytes(bytes) % 1_000_000_000;
+    args.extent.seeds.get_or_insert(FRESH_SEEDS);
+    let (seed, seeds) = (args.extent.seed, args.extent.seeds.unwrap_or(FRESH_SEEDS));
+    say!("lab: fresh seeds: --seed {seed} --seeds {seeds}");
+    Ok(args)
+}
+
+/// The runs that `args` ask for.
+///
+/// # Errors
+/// If there are none, or too many.
+pub(super) fn plan(chosen: &[SelectedScenario], args: &Run) -> Result<PlannedRuns, Failure> {
+    let mut planned = choose::plan(chosen, &args.extent)?;
+    if let Some(name) = &args.specimen {
+        specimen::infect(name, &mut planned)?;
+    }
+    Ok(planned)
 }
 
 /// The results of a plan.
@@ -97,7 +157,7 @@ fn print_row(row: &Row) -> Result<(), Failure> {
     })
 }
 
-fn progress(runs: u64) -> ProgressBar {
+pub(super) fn progress(runs: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {eta} left")
         .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr()).with_style(style)

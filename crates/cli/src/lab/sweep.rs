@@ -6,11 +6,12 @@ use clearway_lab::run::{Group, Shortfall};
 use clearway_lab::sweep;
 
 use super::args::Sweep;
-use super::choose::{self, SelectedScenario};
-use super::run::{execute, say_speed};
+use super::batch::{self, BatchCommand};
+use super::choose::{self, PlannedRuns, SelectedScenario};
+use super::run::{RunResults, execute, say_speed};
 use super::table;
 use super::verdict::{command_line, option, tell};
-use super::watch::RunOutputs;
+use super::watch::{Detection, RunOutputs, Watch};
 use crate::failure::{Failure, Kind};
 use crate::output;
 
@@ -31,6 +32,8 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
         traffic: args.traffic.clone(),
         bytes: args.bytes.clone(),
         duration: args.duration.clone(),
+        flows: args.flows,
+        warmup: args.warmup.clone(),
     };
     let wrong = |message: String| Failure::new(Kind::Arguments, message);
     let scenario = sweep.scenario().map_err(|error| wrong(error.to_string()))?;
@@ -41,7 +44,8 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
         origin: scenario.name.clone(),
         scenario,
     };
-    let planned = choose::plan(&[chosen], &args.extent)?;
+    let chosen = [chosen];
+    let planned = choose::plan(&chosen, &args.extent)?;
     let runs = planned.plan.tasks.len();
     let points = sweep.points();
     if runs > MOST_RUNS {
@@ -50,21 +54,62 @@ pub(super) fn command(args: &Sweep) -> Result<(), Failure> {
         )));
     }
     say!("lab: {runs} runs of {points} points");
-    let ran = execute(&planned, &args.extent, &RunOutputs::none())?;
+    let watches = args.outputs(&planned)?;
+    if let (Some(shard), Some(file)) = (args.part.shard, &args.part.results) {
+        let batch = BatchCommand::Sweep(args.clone());
+        let done = batch::run(
+            &batch,
+            &chosen,
+            &planned,
+            (shard, file),
+            &args.extent,
+            &watches,
+        );
+        return done.and(watches.conclude());
+    }
+    let ran = execute(&planned, &args.extent, &watches)?;
     let printed = if args.extent.json {
         Ok(())
     } else {
         table::print(&ran.groups)
     };
     say_speed(&planned.plan, &ran.speed);
-    tell(&ran, |place, shortfall| {
+    let written = watches.conclude();
+    let judged = verdict(&ran, args);
+    printed.and(written).and(judged)
+}
+
+impl Sweep {
+    /// The outputs that it asks for.
+    fn outputs(&self, planned: &PlannedRuns) -> Result<RunOutputs, Failure> {
+        let watch = Watch {
+            qlog: self.qlog.as_deref(),
+            detect: match self.detect {
+                true => Detection::Everywhere,
+                false => Detection::None,
+            },
+            ..Watch::default()
+        };
+        RunOutputs::new(&planned.plan, &watch)
+    }
+}
+
+/// Prints what did not complete.
+///
+/// # Errors
+/// If something did not.
+pub(super) fn verdict(ran: &RunResults, args: &Sweep) -> Result<(), Failure> {
+    tell(ran, |place, shortfall| {
         replay(&ran.groups[place], shortfall, args)
     });
-    printed?;
     let groups = &ran.groups;
     let failed = groups.iter().filter(|group| !group.passed()).count();
     if failed > 0 {
-        let message = format!("{failed} of {} points did not complete", groups.len());
+        let what = match args.detect {
+            true => "failed",
+            false => "did not complete",
+        };
+        let message = format!("{failed} of {} points {what}", groups.len());
         return Err(Failure::new(Kind::Other, message));
     }
     Ok(())
@@ -89,6 +134,15 @@ fn replay(group: &Group, shortfall: &Shortfall, args: &Sweep) -> String {
     option(&mut words, "--traffic", &args.traffic);
     option(&mut words, "--bytes", &args.bytes);
     option(&mut words, "--duration", &args.duration);
+    if args.flows > 1 {
+        option(&mut words, "--flows", &args.flows.to_string());
+    }
+    if args.warmup != "0s" {
+        option(&mut words, "--warmup", &args.warmup);
+    }
+    if args.detect {
+        words.push("--detect".to_owned());
+    }
     option(&mut words, "--controller", &group.controller);
     option(&mut words, "--seed", &shortfall.seed.to_string());
     option(&mut words, "--seeds", &shortfall.seeds.to_string());

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use clearway_lab::measure::metric;
 use clearway_lab::run::Group;
+use clearway_lab::scenario::Unit;
 
 use crate::failure::Failure;
 use crate::output;
@@ -14,7 +15,9 @@ const COLUMNS: &[(&str, &str)] = &[
     ("goodput", "goodput"),
     ("util", "util"),
     ("loss", "loss"),
+    ("loss_late", "late loss"),
     ("rtt_p95", "rtt p95"),
+    ("queue_p95", "queue p95"),
     ("ptos", "PTOs"),
 ];
 
@@ -34,7 +37,7 @@ fn heading() -> Vec<String> {
     names
         .into_iter()
         .chain(columns)
-        .chain(["bars"])
+        .chain(["Jain", "goodput of a flow", "bars"])
         .map(str::to_owned)
         .collect()
 }
@@ -47,13 +50,37 @@ fn line(group: &Group) -> Vec<String> {
         group.rows.len().to_string(),
     ];
     cells.extend(COLUMNS.iter().map(|(name, _)| value(group, name)));
-    let word = match (group.passed(), group.is_as_known()) {
+    let (jain, shares) = fairness(group);
+    cells.extend([jain, shares, verdict(group).to_owned()]);
+    cells
+}
+
+/// Whether the bars were reached; a scenario without bars passes nothing.
+fn verdict(group: &Group) -> &'static str {
+    match (group.passed(), group.is_as_known()) {
+        (true, _) if group.bars.is_empty() => "no bars",
         (true, _) => "pass",
         (false, true) => "missed",
         (false, false) => "FAIL",
-    };
-    cells.push(word.to_owned());
-    cells
+    }
+}
+
+/// Jain's index, and who has how much; empty where there is one flow.
+fn fairness(group: &Group) -> (String, String) {
+    let all = group.goodput_by_controller();
+    if all.iter().map(|(_, flows, _)| flows).sum::<usize>() < 2 {
+        return (String::new(), String::new());
+    }
+    let each = all.iter().map(|(name, flows, goodput)| {
+        let count = if *flows > 1 {
+            format!("{flows} × ")
+        } else {
+            String::new()
+        };
+        let rate = goodput.map_or_else(|| "–".to_owned(), |rate| Unit::Rate.show(rate));
+        format!("{name} {count}{rate}")
+    });
+    (value(group, "jain"), each.collect::<Vec<_>>().join(", "))
 }
 
 /// A metric's median with its unit, and the number of runs that have it if others do not: a run

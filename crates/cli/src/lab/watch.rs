@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use clearway_lab::measure::{Bulk, Outcome, metric};
 use clearway_lab::pcapng::Capture;
-use clearway_lab::run::{Plan, RunObservers, Task};
+use clearway_lab::run::{Plan, RunObservers, Task, run_case};
 use clearway_lab::scenario::Case;
 use clearway_lab::stack::{
     ORIGIN, Observer, Observers, Role, Secrets, SharedObserverFactory, StackSetup,
@@ -40,6 +40,39 @@ pub(super) struct RunOutputs {
     broken: FirstWriteError,
 }
 
+/// The runs on which the detectors run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Detection {
+    #[default]
+    None,
+    FirstSeeds,
+    Everywhere,
+}
+
+/// The outputs that options ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Watch<'a> {
+    pub(super) pcap: Option<&'a Path>,
+    pub(super) qlog: Option<&'a Path>,
+    pub(super) report: Option<&'a Path>,
+    pub(super) detect: Detection,
+}
+
+impl Run {
+    /// The outputs that it asks for.
+    pub(super) fn watch(&self) -> Watch<'_> {
+        Watch {
+            pcap: self.pcap.as_deref(),
+            qlog: self.qlog.as_deref(),
+            report: self.report.as_deref(),
+            detect: match self.detect {
+                true => Detection::Everywhere,
+                false => Detection::FirstSeeds,
+            },
+        }
+    }
+}
+
 impl RunOutputs {
     /// No outputs.
     pub(super) fn none() -> Self {
@@ -50,8 +83,8 @@ impl RunOutputs {
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub(super) fn new(plan: &Plan, args: &Run) -> Result<Self, Failure> {
-        if let Some(dir) = &args.qlog {
+    pub(super) fn new(plan: &Plan, args: &Watch<'_>) -> Result<Self, Failure> {
+        if let Some(dir) = args.qlog {
             directory(dir)?;
         }
         let first = plan.tasks.first().copied();
@@ -62,13 +95,15 @@ impl RunOutputs {
         };
         let titles: Vec<String> = plan.cases.iter().map(title).collect();
         let mut detect = plan.tasks.clone();
-        if !args.detect {
-            detect.dedup_by_key(|task| task.case);
+        match args.detect {
+            Detection::None => detect.clear(),
+            Detection::FirstSeeds => detect.dedup_by_key(|task| task.case),
+            Detection::Everywhere => {}
         }
         Ok(Self {
-            capture: sheet(first, args.pcap.as_deref())?,
-            report: sheet(first, args.report.as_deref())?,
-            qlog: args.qlog.clone(),
+            capture: sheet(first, args.pcap)?,
+            report: sheet(first, args.report)?,
+            qlog: args.qlog.map(Path::to_owned),
             names: file_names(&titles),
             titles,
             senders: plan.cases.iter().map(sender).collect(),
@@ -130,23 +165,8 @@ impl RunOutputs {
         })));
         let (file, broken) = (file.clone(), self.broken.clone());
         extras.after = Some(Box::new(move |outcome| {
-            let examiner = watched.with(|it| core::mem::replace(it, Examiner::new(None)));
-            // The world's own findings; the detectors' are the examiner's too.
-            let world = |(flow, found): &&(usize, Finding)| {
-                *flow == 0 && found.detector == Detector::BusyTimer
-            };
-            let found = outcome.findings.iter().filter(world);
-            let more = found.map(|(_, finding)| finding.clone()).collect();
-            let mut examination = examiner.finish_at(outcome.ended.as_nanos(), more);
-            for &(at, bytes) in &outcome.queue {
-                examination.series.push(Track::Queue, at.as_nanos(), bytes);
-            }
-            let panel = Panel {
-                title: &title,
-                facts: &facts(outcome),
-                examination: &examination,
-            };
-            file.fill(html(&title, &[panel]).as_bytes(), &broken);
+            let page = page(&title, &watched, outcome);
+            file.fill(page.as_bytes(), &broken);
         }));
     }
 
@@ -189,6 +209,45 @@ impl RunOutputs {
         }
         Ok(())
     }
+}
+
+/// The report of one run as HTML, without files in between.
+pub(super) fn report_of(case: &Case, seed: u64) -> String {
+    let watched = Shared::new(Examiner::new(None));
+    let (sink, end) = (watched.clone(), sender(case));
+    let watcher = SharedObserverFactory(Rc::new(move |birth: &StackSetup| {
+        let first = birth.index / 2 == 0 && birth.role == end;
+        first.then(|| Box::new(Recorder::since(ORIGIN, sink.clone())) as Box<dyn Observer>)
+    }));
+    let extras = RunObservers {
+        detect: true,
+        watcher: Some(watcher),
+        ..RunObservers::default()
+    };
+    let outcome = run_case(case, seed, extras);
+    let title = format!("{} {} seed {seed}", case.scenario, case.controller);
+    page(&title, &watched, &outcome)
+}
+
+/// The report on what was watched.
+fn page(title: &str, watched: &Shared<Examiner>, outcome: &Outcome) -> String {
+    let examiner = watched.with(|it| core::mem::replace(it, Examiner::new(None)));
+    // The world's own findings; the detectors' are the examiner's too.
+    let world = |(flow, found): &&(usize, Finding)| {
+        *flow == 0 && found.detector == Detector::BusyTimer
+    };
+    let found = outcome.findings.iter().filter(world);
+    let more = found.map(|(_, finding)| finding.clone()).collect();
+    let mut examination = examiner.finish_at(outcome.ended.as_nanos(), more);
+    for &(at, bytes) in &outcome.queue {
+        examination.series.push(Track::Queue, at.as_nanos(), bytes);
+    }
+    let panel = Panel {
+        title,
+        facts: &facts(outcome),
+        examination: &examination,
+    };
+    html(title, &[panel])
 }
 
 /// A file for the first run.

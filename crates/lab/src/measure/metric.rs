@@ -36,7 +36,7 @@ metrics! {
         run.finished.then(|| run.ended.as_nanos() as f64 / 1e9)
     };
     goodput Rate "goodput of all bulk flows together" goodput;
-    util Share "goodput as a share of the link rate" util;
+    util Share "goodput as a share of the link rate, at most 100 %" util;
     rtt_min Time "minimum smoothed RTT" |run| percentile(&rtts(run), 0.0);
     rtt_p50 Time "median smoothed RTT" |run| percentile(&rtts(run), 0.50);
     rtt_p95 Time "95th percentile of the smoothed RTT" |run| percentile(&rtts(run), 0.95);
@@ -52,6 +52,8 @@ metrics! {
     };
     queue_p95 Time "95th percentile of the queueing delay in the bulk direction" |run| sojourn(run, 0.95);
     queue_p99 Time "99th percentile of the queueing delay in the bulk direction" |run| sojourn(run, 0.99);
+    queue_late Time "median time that the queue in the bulk direction takes to drain, after the warm-up" queue_late;
+    stall Time "longest time in which a flow that has work delivers nothing" stall;
     loss Share "share of sent packets declared lost" |run| {
         let (sent, lost) = losses(run);
         (sent > 0).then(|| lost as f64 / sent as f64)
@@ -178,10 +180,13 @@ fn goodput(run: &Outcome) -> Option<f64> {
     (time > 0.0).then(|| bytes as f64 * 8.0 / time)
 }
 
-/// The worse of both directions, where bulk data flows in both.
+/// The worse of both directions, where bulk data flows in both. At most one: what waited in a
+/// queue or behind a gap when the warm-up ended is read after it, and a trace has its mean as its
+/// capacity, so that over a short time more may arrive than the link carries in it.
 fn util(run: &Outcome) -> Option<f64> {
-    let down = || Some(arrived(run, |s| s.down) as f64 * 8.0 / run.down_capacity?);
-    let up = || Some(arrived(run, |s| s.up) as f64 * 8.0 / run.up_capacity?);
+    let share = |bytes: u64, capacity: f64| (bytes as f64 * 8.0 / capacity).min(1.0);
+    let down = || Some(share(arrived(run, |s| s.down), run.down_capacity?));
+    let up = || Some(share(arrived(run, |s| s.up), run.up_capacity?));
     match bulk(run) {
         Bulk::Down => down(),
         Bulk::Up => up(),
@@ -206,6 +211,31 @@ fn sojourn(run: &Outcome, share: f64) -> Option<f64> {
     let sojourn = &link(run).sojourn;
     let permille = (share * 1e3).round() as u32;
     (sojourn.count() > 0).then(|| sojourn.permille(permille).as_secs_f64())
+}
+
+fn queue_late(run: &Outcome) -> Option<f64> {
+    let late = run.queue_delay.iter().filter(|(at, _)| *at >= run.warmup);
+    let late: Vec<f64> = late.map(|(_, delay)| delay.as_secs_f64()).collect();
+    percentile(&late, 0.5)
+}
+
+/// Of each flow the longest time between two samples with more data, while a job is under way.
+fn stall(run: &Outcome) -> Option<f64> {
+    let longest = |flow: &FlowOutcome| {
+        let mut longest = Duration::ZERO;
+        let mut since = flow.started;
+        let mut bytes = 0;
+        for sample in &flow.samples {
+            let now = flow.bytes(sample);
+            if now > bytes || !flow.has_work(sample.at) {
+                since = sample.at;
+            }
+            bytes = now;
+            longest = longest.max(sample.at.checked_since(since).unwrap_or_default());
+        }
+        longest.as_secs_f64()
+    };
+    run.bulk_flows().map(longest).reduce(f64::max)
 }
 
 fn losses(run: &Outcome) -> (u64, u64) {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use clearway_links::{LinkStats, Time};
 use clearway_trace::Finding;
 
-use crate::app::Record;
+use crate::app::{JobRecord, Record};
 use crate::scenario::Case;
 use crate::stack::SenderStats;
 
@@ -108,6 +108,9 @@ pub struct Outcome {
     pub events: u64,
     /// Length of the shared queue in the bulk direction over time, as bytes of full datagrams.
     pub queue: Vec<(Time, u64)>,
+    /// How long that queue would take to drain, over time; without times at which the link is
+    /// stopped, and for a link whose rate is not limited.
+    pub queue_delay: Vec<(Time, Duration)>,
     /// Findings of the detectors at the senders, if they were run, with the index of the flow.
     pub findings: Vec<(usize, Finding)>,
     /// What must never happen: unaccounted packets, wrong bytes.
@@ -155,6 +158,18 @@ impl FlowOutcome {
         &self.samples[first..]
     }
 
+    /// Whether it has been asked for something by `at` that is not done then: a connection that is
+    /// not established yet, or a job.
+    #[must_use]
+    pub fn has_work(&self, at: Time) -> bool {
+        if at < self.started {
+            return false;
+        }
+        let jobs = &self.record.jobs;
+        let open = |job: &JobRecord| job.began <= at && job.done.is_none_or(|done| done > at);
+        jobs.iter().any(open) || self.record.connected.is_none_or(|connected| connected > at)
+    }
+
     /// Goodput of its bulk data from `from` (or its own start) on, bit/s.
     #[must_use]
     pub fn goodput(&self, from: Time) -> Option<f64> {
@@ -198,6 +213,7 @@ impl Outcome {
             digest: 0,
             events: 0,
             queue: Vec::new(),
+            queue_delay: Vec::new(),
             findings: Vec::new(),
             violations: vec![message],
         }

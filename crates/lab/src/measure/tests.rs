@@ -62,6 +62,7 @@ fn outcome(flows: Vec<FlowOutcome>) -> Outcome {
         digest: 0,
         events: 0,
         queue: Vec::new(),
+        queue_delay: Vec::new(),
         findings: Vec::new(),
         violations: Vec::new(),
     }

@@ -68,6 +68,7 @@ pub fn run_case(case: &Case, seed: u64, extras: RunObservers) -> Outcome {
     let period = period(case, &lives);
     let mut violations = unspoken(case, extras.stack.as_deref());
     let mut queue = Vec::new();
+    let mut queue_delay = Vec::new();
     let mut stuck = None;
     let finished = loop {
         let until = (world.now() + period).min(end);
@@ -84,7 +85,10 @@ pub fn run_case(case: &Case, seed: u64, extras: RunObservers) -> Outcome {
             break false;
         }
         sample(case, &mut lives, &world);
-        queue.push((world.now(), waiting(case, &world)));
+        let waiting = waiting(case, &world);
+        queue.push((world.now(), waiting));
+        let delay = drain_time(case, &world, waiting);
+        queue_delay.extend(delay.map(|delay| (world.now(), delay)));
     };
     sample(case, &mut lives, &world);
     if cfg!(debug_assertions) && stuck.is_none() {
@@ -94,6 +98,7 @@ pub fn run_case(case: &Case, seed: u64, extras: RunObservers) -> Outcome {
     let mut outcome = conclude(case, seed, &world, lives, finished, violations);
     outcome.findings.extend(stuck);
     outcome.queue = queue;
+    outcome.queue_delay = queue_delay;
     if let Some(under_test) = under_test {
         outcome.controller = under_test;
     }
@@ -136,6 +141,25 @@ fn busy_timer(lives: &[RunningFlow], busy: BusyLoop) -> (usize, Finding) {
 fn waiting(case: &Case, world: &World) -> u64 {
     let packets = world.link(direction(case)).queue_len() as u64;
     packets * u64::from(case.transport.max_mtu)
+}
+
+/// How long `bytes` take to leave the shared queue at its present rate; `None` if it is stopped or
+/// not limited.
+fn drain_time(case: &Case, world: &World, bytes: u64) -> Option<Duration> {
+    let link = world.link(direction(case));
+    let config = link.config();
+    let rate = match &config.trace {
+        Some(trace) => trace.mean(),
+        None => {
+            let clock = link.windows_started();
+            config
+                .rate
+                .at(clock.and_then(|origin| world.now().checked_since(origin)))
+        }
+    };
+    let bits = rate.bits().filter(|bits| *bits > 0)?;
+    let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(bits);
+    Some(Duration::from_nanos(nanos as u64))
 }
 
 /// The direction of the first flow's bulk data.
@@ -341,6 +365,7 @@ fn conclude(
         digest: world.digest(),
         events: world.events(),
         queue: Vec::new(),
+        queue_delay: Vec::new(),
         findings,
         violations,
     }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use clearway_trace::Finding;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::measure::{METRICS, Outcome};
+use crate::measure::{FlowOutcome, METRICS, Outcome};
 use crate::scenario::{Aggregation, Bar, Case};
 
 /// One run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The scenario.
     pub scenario: String,
@@ -24,9 +24,11 @@ pub struct Row {
     /// Virtual seconds.
     pub ended: f64,
     /// Every metric of the run, in seconds, bit/s, shares of one, bytes.
-    pub metrics: BTreeMap<&'static str, f64>,
+    pub metrics: BTreeMap<String, f64>,
     /// The limits of the sender, as shares of its time.
-    pub limits: BTreeMap<&'static str, f64>,
+    pub limits: BTreeMap<String, f64>,
+    /// The bulk flows, in the scenario's order.
+    pub flows: Vec<RowFlow>,
     /// Findings that the scenario does not declare, if the detectors were run.
     pub findings: Vec<Finding>,
     /// What must never happen.
@@ -37,6 +39,28 @@ pub struct Row {
     pub digest: String,
     /// Number of events processed.
     pub events: u64,
+}
+
+/// The numbers of one flow of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RowFlow {
+    /// Its controller.
+    pub controller: String,
+    /// Its goodput after the warm-up or its own start, in bit/s; `None` if it never ran.
+    pub goodput: Option<f64>,
+    /// Packets it sent and declared lost, as a share of one; `None` if it sent none.
+    pub loss: Option<f64>,
+}
+
+impl RowFlow {
+    fn new(run: &Outcome, flow: &FlowOutcome) -> Self {
+        let (sent, lost) = flow.losses();
+        Self {
+            controller: flow.controller.clone(),
+            goodput: flow.goodput(run.warmup),
+            loss: (sent > 0).then(|| lost as f64 / sent as f64),
+        }
+    }
 }
 
 impl Row {
@@ -50,7 +74,7 @@ impl Row {
         let failed = bars.filter(|bar| !bar.passes_run(run)).map(Bar::text);
         let metrics = METRICS.iter().filter_map(|metric| {
             let value = (metric.of)(run).filter(|value| value.is_finite())?;
-            Some((metric.name, value))
+            Some((metric.name.to_owned(), value))
         });
         Self {
             scenario: run.scenario.clone(),
@@ -61,6 +85,10 @@ impl Row {
             ended: run.ended.as_nanos() as f64 / 1e9,
             metrics: metrics.collect(),
             limits: limits(run),
+            flows: run
+                .bulk_flows()
+                .map(|flow| RowFlow::new(run, flow))
+                .collect(),
             findings: unexpected(case, run),
             violations: run.violations.clone(),
             failed: failed.collect(),
@@ -91,11 +119,11 @@ fn unexpected(case: &Case, run: &Outcome) -> Vec<Finding> {
         .collect()
 }
 
-fn limits(run: &Outcome) -> BTreeMap<&'static str, f64> {
-    let mut spent: BTreeMap<&'static str, f64> = BTreeMap::new();
+fn limits(run: &Outcome) -> BTreeMap<String, f64> {
+    let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     for flow in run.bulk_flows() {
         for (limit, time) in &flow.sender().limits {
-            *spent.entry(limit.name()).or_default() += time.as_secs_f64();
+            *spent.entry(limit.name().to_owned()).or_default() += time.as_secs_f64();
         }
     }
     let all: f64 = spent.values().sum();

@@ -61,6 +61,27 @@ const TRAFFIC: &[&str] = &[
     "download", "upload", "both", "requests", "on-off", "paced", "video",
 ];
 
+/// Kinds of traffic with a size.
+const BYTES: &[&str] = &["download", "upload", "both", "requests", "on-off", "paced"];
+
+/// Kinds of traffic with a number of transfers.
+const COUNT: &[&str] = &["requests", "on-off", "video"];
+
+/// Kinds of traffic with a period.
+const EVERY: &[&str] = &["requests", "video"];
+
+/// What to write instead of a setting that has no effect on this kind of traffic.
+fn instead(name: &str, traffic: &str) -> &'static str {
+    match (name, traffic) {
+        ("every", "on-off") => " (gap is the pause between two transfers)",
+        ("every", "paced") => " (interval is the time between two writes)",
+        ("gap", "requests" | "video") => " (every is the time from one to the next)",
+        ("bytes", "video") => " (bitrate and every give the size of a segment)",
+        ("bitrate", "paced") => " (chunk and interval give the rate)",
+        _ => "",
+    }
+}
+
 impl FlowsText {
     pub(super) fn read(mut table: Table, source: &Source<'_>) -> Result<Self, ScenarioError> {
         let this = Self {
@@ -103,6 +124,7 @@ impl FlowsText {
         let reader = Reader { variables, source };
         let flows = reader.count(self.flows.as_ref(), MOST_FLOWS)?;
         let flows = most.map_or(flows, |most| flows.min(most));
+        self.every_setting_counts(source)?;
         let start = reader.time(self.start.as_ref())?.unwrap_or_default();
         let spacing = reader.time(self.spacing.as_ref())?.unwrap_or_default();
         let (workload, bulk, counts) = self.workload(&reader)?;
@@ -132,6 +154,82 @@ impl FlowsText {
                 counts,
                 controller: controller.clone(),
             });
+        }
+        Ok(())
+    }
+
+    /// Rejects settings that have no effect: whoever writes one expects something of it.
+    fn every_setting_counts(&self, source: &Source<'_>) -> Result<(), ScenarioError> {
+        let settings = [
+            ("bytes", self.bytes.as_ref(), BYTES),
+            ("count", self.count.as_ref(), COUNT),
+            ("every", self.every.as_ref(), EVERY),
+            ("gap", self.gap.as_ref(), &["on-off"]),
+            ("chunk", self.chunk.as_ref(), &["paced"]),
+            ("interval", self.interval.as_ref(), &["paced"]),
+            ("bursts", self.bursts.first(), &["paced"]),
+            ("burst_bytes", self.burst_bytes.as_ref(), &["paced"]),
+            ("bitrate", self.bitrate.as_ref(), &["video"]),
+        ];
+        let traffic = self.traffic.text.as_str();
+        // A variable may stand for several kinds, and each setting for one of them.
+        let known = TRAFFIC.contains(&traffic);
+        for (name, leaf, used_by) in settings {
+            if let Some(leaf) = leaf
+                && known
+                && !used_by.contains(&traffic)
+            {
+                let problem = format!("{name} has no effect on {traffic:?} traffic");
+                let help = format!(
+                    "remove it{}, or use traffic = {}",
+                    instead(name, traffic),
+                    used_by
+                        .iter()
+                        .map(|name| format!("{name:?}"))
+                        .collect::<Vec<_>>()
+                        .join(" or ")
+                );
+                return Err(source.error(&leaf.span, problem, help));
+            }
+        }
+        let without = [
+            (
+                "burst_bytes",
+                self.burst_bytes.as_ref(),
+                "bursts",
+                self.bursts.is_empty(),
+            ),
+            (
+                "spacing",
+                self.spacing.as_ref(),
+                "flows",
+                self.flows.is_none(),
+            ),
+            (
+                "next_leg_rtt",
+                self.next_leg_rtt.as_ref(),
+                "migrate",
+                self.migrate.is_empty(),
+            ),
+            (
+                "next_leg_up",
+                self.next_leg_up.as_ref(),
+                "migrate",
+                self.migrate.is_empty(),
+            ),
+            (
+                "next_leg_down",
+                self.next_leg_down.as_ref(),
+                "migrate",
+                self.migrate.is_empty(),
+            ),
+        ];
+        for (name, leaf, needed, missing) in without {
+            if let Some(leaf) = leaf.filter(|_| missing) {
+                let problem = format!("{name} has no effect without {needed}");
+                let help = format!("add {needed}, or remove {name}");
+                return Err(source.error(&leaf.span, problem, help));
+            }
         }
         Ok(())
     }

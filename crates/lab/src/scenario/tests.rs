@@ -367,3 +367,43 @@ fn errors_point_to_where_the_fix_belongs() {
         "{error}"
     );
 }
+
+#[test]
+fn flow_setting_without_effect_is_an_error_with_remedy() {
+    let with = |lines: &str| broken("traffic = \"download\"\nbytes = \"1MB\"", lines);
+    let cases = [
+        (
+            "traffic = \"on-off\"\nbytes = \"1MB\"\nevery = \"2s\"",
+            "every has no effect on \"on-off\" traffic; remove it (gap is the pause between two \
+             transfers), or use traffic = \"requests\" or \"video\"",
+        ),
+        (
+            "traffic = \"download\"\nbitrate = \"5M\"",
+            "bitrate has no effect on \"download\" traffic; remove it, or use traffic = \"video\"",
+        ),
+        (
+            "traffic = \"video\"\nevery = \"2s\"\nbitrate = \"5M\"\nbytes = \"1MB\"",
+            "bytes has no effect on \"video\" traffic; remove it (bitrate and every",
+        ),
+        (
+            "traffic = \"download\"\ncount = 3",
+            "count has no effect on \"download\" traffic",
+        ),
+        (
+            "traffic = \"paced\"\nchunk = 500\ninterval = \"1ms\"\nburst_bytes = \"1MB\"",
+            "burst_bytes has no effect without bursts; add bursts",
+        ),
+        (
+            "traffic = \"download\"\nspacing = \"5s\"",
+            "spacing has no effect without flows",
+        ),
+        (
+            "traffic = \"download\"\nnext_leg_rtt = \"5ms\"",
+            "next_leg_rtt has no effect without migrate",
+        ),
+    ];
+    for (lines, said) in cases {
+        let error = with(lines);
+        assert!(error.contains(said), "{lines}: {error}");
+    }
+}

@@ -7,10 +7,12 @@
 
 use crate::common;
 mod diagnoses;
+mod hunts;
 mod mistakes;
 mod outputs;
 mod replays;
 mod runs;
+mod shards;
 
 use std::fs;
 use std::path::PathBuf;

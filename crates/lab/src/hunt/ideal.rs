@@ -1,0 +1,246 @@
+//! What an ideal sender could do in a network.
+
+use super::envelope::{Envelope, Growth, Response};
+use super::genome::{Application, Genome, PACKET, Permille, QueueManagement};
+
+/// Payload of a full datagram's bytes on the wire, with room for frames and acknowledgements.
+const PAYLOAD: f64 = 0.92;
+
+/// A network as a sender with this envelope could use it at best.
+pub(super) struct Ideal<'a> {
+    pub(super) genome: &'a Genome,
+    envelope: &'a Envelope,
+    /// Milliseconds for which nothing is asked after a change.
+    settle: u64,
+}
+
+impl<'a> Ideal<'a> {
+    pub(super) fn new(genome: &'a Genome, envelope: &'a Envelope) -> Self {
+        let mut this = Self {
+            genome,
+            envelope,
+            settle: 0,
+        };
+        this.settle = this.settling_time();
+        this
+    }
+
+    pub(super) const fn settle(&self) -> u64 {
+        self.settle
+    }
+
+    fn settling_time(&self) -> u64 {
+        let own = &self.envelope.settle;
+        let rtt = self.longest_of(0, 1_000);
+        let packets = self.packets_at_most();
+        let growth = match self.envelope.growth {
+            Growth::Multiplicative => 0,
+            // Twice the time to the plateau from nothing: W = C t³ with C = 0.4.
+            Growth::Cubic => (2_000.0 * (packets as f64 / 0.4).cbrt()) as u64,
+            Growth::Additive => packets / 2 * self.loaded_rtt() / 1_000,
+        };
+        own.time.0 + own.rtts * rtt / 1_000 + growth
+    }
+
+    /// Packets of one flow in a full path at its fastest.
+    fn packets_at_most(&self) -> u64 {
+        let fastest = (0..100).map(|part| self.genome.rate_at(part * 10)).max();
+        let bdp = fastest.unwrap_or(0) * self.longest_of(0, 1_000) / 8_000;
+        (bdp + self.genome.queue_bytes()) / PACKET / self.genome.flows()
+    }
+
+    /// Packets of one flow in a full path at its slowest.
+    pub(super) fn packets_of_a_flow(&self) -> u64 {
+        let bdp = self.slowest() * u64::from(self.genome.rtt) / 8_000;
+        (bdp + self.genome.queue_bytes()) / PACKET / self.genome.flows()
+    }
+
+    /// The longest round trip in microseconds, without queueing, between two moments.
+    fn longest_of(&self, from: Permille, to: Permille) -> u64 {
+        let longest = (from / 10..=to / 10).map(|part| self.genome.rtt_at(part * 10));
+        longest.max().unwrap_or(0) + self.extra_delay()
+    }
+
+    /// Delay in microseconds that is neither propagation nor queue.
+    fn extra_delay(&self) -> u64 {
+        let jitter = self.genome.jitter.map_or(0, |jitter| jitter.max);
+        u64::from(self.genome.slots) + u64::from(self.genome.ack_slots) + u64::from(jitter)
+    }
+
+    /// The longest round trip in microseconds, without queueing.
+    pub(super) fn longest_rtt(&self) -> u64 {
+        self.longest_of(0, 1_000)
+    }
+
+    /// The longest round trip in microseconds with a full queue.
+    pub(super) fn loaded_rtt(&self) -> u64 {
+        let queue = self.genome.queue_bytes() * 8_000 / self.slowest().max(1);
+        self.longest_rtt() + queue
+    }
+
+    /// The slowest rate in kbit/s.
+    pub(super) fn slowest(&self) -> u64 {
+        let slowest = (0..100).map(|part| self.limit_at(part * 10)).min();
+        slowest.unwrap_or(1).max(1)
+    }
+
+    pub(super) fn longest_outage(&self) -> u64 {
+        let longest = self.genome.outages.iter().map(|outage| outage.millis);
+        longest.max().unwrap_or(0).into()
+    }
+
+    /// Share of packets that the path loses.
+    pub(super) fn loss(&self) -> f64 {
+        let bursts = self.genome.bursts;
+        let bursts = bursts.map_or(0, |bursts| u64::from(bursts.ppm) * u64::from(bursts.length));
+        (u64::from(self.genome.loss) + bursts) as f64 / 1e6
+    }
+
+    pub(super) const fn marks(&self) -> bool {
+        self.genome.ecn && !matches!(self.genome.management, QueueManagement::DropTail)
+    }
+
+    pub(super) const fn is_bulk(&self) -> bool {
+        matches!(self.genome.application, Application::Bulk)
+    }
+
+    /// The rate of link and policer in kbit/s.
+    fn limit_at(&self, at: Permille) -> u64 {
+        let policed = self.genome.policer.map_or(u64::MAX, |policer| {
+            self.genome.rate * u64::from(policer.rate) / 1_000
+        });
+        self.genome.rate_at(at).min(policed)
+    }
+
+    /// When something changes: from, until, in milliseconds.
+    fn changes(&self) -> Vec<(u64, u64)> {
+        let genome = self.genome;
+        let steps = genome.rate_steps.iter().chain(&genome.rtt_steps);
+        let steps = steps.map(|step| (genome.millis(step.at), genome.millis(step.at)));
+        let outages = genome.outages.iter().map(|outage| {
+            let from = genome.millis(outage.at);
+            // Probe timeouts double: the first after it may be as late again.
+            (from, from + 2 * u64::from(outage.millis))
+        });
+        steps.chain(outages).collect()
+    }
+
+    /// Whether nothing changes in the second half, and everything before it has settled.
+    pub(super) fn is_quiet(&self) -> bool {
+        let half = self.genome.millis(500);
+        let bursts_late = match self.genome.application {
+            Application::Bulk => false,
+            Application::OnOff { .. } => true,
+            Application::Paced { burst, .. } => burst < 1_000,
+        };
+        let neighbours = self.genome.neighbours.iter();
+        let mut starts = neighbours.map(|each| self.genome.millis(each.start));
+        let settled = |at: u64| at + self.settle <= half;
+        !bursts_late
+            && settled(0)
+            && starts.all(settled)
+            && self.changes().iter().all(|&(_, until)| settled(until))
+    }
+
+    /// The rate in kbit/s that can be asked for at a moment: the least of what there was since
+    /// `settle` before it, and nothing after a start, an outage or a change of the path.
+    fn usable_at(&self, at: Permille) -> u64 {
+        let genome = self.genome;
+        let now = genome.millis(at);
+        let Some(since) = now.checked_sub(self.settle) else {
+            return 0;
+        };
+        let outages = self.changes();
+        let recent = |&(from, until): &(u64, u64)| from <= now && until >= since;
+        let rate_steps = genome.rate_steps.len();
+        // Rate steps come first: they are covered by the least rate.
+        if outages.iter().skip(rate_steps).any(recent) {
+            return 0;
+        }
+        let first = (since / u64::from(genome.seconds).max(1)) as Permille;
+        let least = (first / 10..=at / 10)
+            .map(|part| self.limit_at(part * 10))
+            .min();
+        let least = least.unwrap_or(0).min(self.limit_at(at));
+        least.min(self.supply_at(now)).min(self.response_at(at))
+    }
+
+    /// What the applications write, in kbit/s.
+    fn supply_at(&self, now: u64) -> u64 {
+        match self.genome.application {
+            Application::Bulk => u64::MAX,
+            Application::OnOff { .. } => 0,
+            Application::Paced { .. } if !self.genome.neighbours.is_empty() => u64::MAX,
+            Application::Paced { rate, burst } => {
+                let begun = self.genome.millis(burst) + self.settle;
+                match burst < 1_000 && now >= begun {
+                    true => u64::MAX,
+                    false => self.genome.rate * u64::from(rate) / 1_000,
+                }
+            }
+        }
+    }
+
+    /// The rate in kbit/s at which random loss holds it.
+    fn response_at(&self, at: Permille) -> u64 {
+        let bursts = self.genome.bursts.map_or(0, |bursts| bursts.ppm);
+        let p = f64::from(self.genome.loss + bursts) / 1e6;
+        if p == 0.0 {
+            return u64::MAX;
+        }
+        let rtt = (self.genome.rtt_at(at) + self.extra_delay()) as f64 / 1e6;
+        let reno = (1.5 / p).sqrt();
+        let packets = match self.envelope.response {
+            Response::None => return u64::MAX,
+            Response::Reno => reno,
+            Response::Cubic => reno.max(1.054 * (rtt / p).powf(0.75)),
+        };
+        let flows = self.genome.flows() as f64;
+        (flows * packets * PACKET as f64 * 8.0 / rtt / 1e3) as u64
+    }
+
+    /// The share of the link's capacity in the second half that can be asked for; `None` if there
+    /// is none.
+    pub(super) fn share(&self) -> Option<f64> {
+        let half = || (500..1_000).step_by(10);
+        let capacity: u64 = half().map(|at| self.genome.rate_at(at)).sum();
+        let usable: u64 = half().map(|at| self.usable_at(at)).sum();
+        let arrives = PAYLOAD * (1.0 - self.loss());
+        (usable > 0).then(|| usable as f64 / capacity.max(1) as f64 * arrives)
+    }
+
+    /// When the last change is over, in milliseconds, and the rate in kbit/s of which 80 % have
+    /// to be reached: so that half of what can be asked for is.
+    pub(super) fn recovery(&self) -> Option<(u64, u64)> {
+        let alone = self.genome.neighbours.is_empty() && self.is_bulk();
+        let outages = self.genome.outages.iter();
+        let ends = outages.map(|it| self.genome.millis(it.at) + u64::from(it.millis));
+        let steps = self.genome.rate_steps.iter().chain(&self.genome.rtt_steps);
+        let last = ends
+            .chain(steps.map(|step| self.genome.millis(step.at)))
+            .max()?;
+        let rate = self.limit_at(999).min(self.response_at(999)) as f64;
+        let asked = 0.5 / 0.8 * rate * PAYLOAD * (1.0 - self.loss());
+        (alone && self.loss() < 0.015).then_some((last, (asked as u64).max(1)))
+    }
+
+    /// Seconds that a transfer after a pause takes from a slow start on, if nothing else disturbs.
+    pub(super) fn transfer(&self) -> Option<f64> {
+        const INITIAL_KILOBYTES: u32 = 10;
+        let Application::OnOff { kilobytes, .. } = self.genome.application else {
+            return None;
+        };
+        let genome = self.genome;
+        let undisturbed = self.loss() == 0.0
+            && genome.ack_loss == 0
+            && genome.late.is_none()
+            && genome.jitter.is_none()
+            && genome.policer.is_none()
+            && genome.neighbours.is_empty()
+            && self.changes().is_empty();
+        let doublings = (kilobytes / INITIAL_KILOBYTES).max(1).ilog2() + 3;
+        let rtt = self.longest_rtt() as f64 / 1e6;
+        let carried = f64::from(kilobytes) * 8.0 / (genome.rate as f64 * PAYLOAD);
+        undisturbed.then(|| carried + f64::from(doublings) * rtt)
+    }
+}
