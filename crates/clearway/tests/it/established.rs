@@ -95,7 +95,7 @@ async fn key_updates_during_a_transfer_lose_nothing() {
 #[tokio::test]
 async fn idle_connection_without_keep_alive_times_out() {
     let mut transport = TransportConfig::default();
-    transport.idle_timeout = Duration::from_millis(200);
+    transport.idle_timeout = Duration::from_secs(1);
     let quiet = Endpoint::client(LOOPBACK, client_config().transport(transport.clone())).unwrap();
     transport.keep_alive = Some(Duration::from_millis(50));
     let alive = Endpoint::client(LOOPBACK, client_config().transport(transport)).unwrap();

@@ -233,9 +233,8 @@ pub(super) fn report_of(case: &Case, seed: u64) -> String {
 fn page(title: &str, watched: &Shared<Examiner>, outcome: &Outcome) -> String {
     let examiner = watched.with(|it| core::mem::replace(it, Examiner::new(None)));
     // The world's own findings; the detectors' are the examiner's too.
-    let world = |(flow, found): &&(usize, Finding)| {
-        *flow == 0 && found.detector == Detector::BusyTimer
-    };
+    let world =
+        |(flow, found): &&(usize, Finding)| *flow == 0 && found.detector == Detector::BusyTimer;
     let found = outcome.findings.iter().filter(world);
     let more = found.map(|(_, finding)| finding.clone()).collect();
     let mut examination = examiner.finish_at(outcome.ended.as_nanos(), more);
