@@ -74,7 +74,7 @@
 //! | [`connect_udp`] | UDP in such tunnels: a proxy and its client |
 //! | `tunnel` | CONNECT: halves, datagrams and capsules of a tunnel |
 //! | `datagram_queue` | received datagrams of one tunnel |
-//! | [`websocket`] | WebSockets in such tunnels (feature `websocket`) |
+//! | `websocket` | WebSockets in such tunnels (feature `websocket`) |
 //! | `interim` | interim responses (1xx) |
 //! | `error` | errors |
 
