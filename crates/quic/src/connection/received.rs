@@ -28,6 +28,14 @@ const NEWEST_REPORTED: usize = 48;
 #[derive(Debug)]
 pub(crate) struct ReceivedPackets {
     numbers: RangeSet,
+    /// `None` while no number is missing below the last report that was acknowledged: then
+    /// `numbers` begins there.
+    gaps: Option<Box<Gaps>>,
+}
+
+/// What is known of the numbers below the last acknowledged report, while some are missing.
+#[derive(Debug)]
+struct Gaps {
     /// The peer has an ACK frame that reported the numbers below, except for what is in
     /// `late_from`.
     reported_below: u64,
@@ -45,10 +53,9 @@ pub(crate) struct ReceivedPackets {
     turn: usize,
 }
 
-impl ReceivedPackets {
-    pub(crate) fn new() -> Self {
-        Self {
-            numbers: RangeSet::new(MAX_RANGES),
+impl Gaps {
+    fn new() -> Box<Self> {
+        Box::new(Self {
             reported_below: 0,
             late_from: u64::MAX,
             late_reported_at: 0,
@@ -56,6 +63,27 @@ impl ReceivedPackets {
             passed_over: 0,
             since: None,
             turn: 0,
+        })
+    }
+
+    /// Returns the lowest number that is reported.
+    fn report_from(&self) -> u64 {
+        self.reported_below.min(self.late_from)
+    }
+
+    /// Reports the numbers from `from` on until an ACK frame that is sent from now on, after
+    /// another packet than `max` has arrived, is known to have arrived.
+    fn report_again(&mut self, from: u64, max: Option<u64>) {
+        self.late_from = self.late_from.min(from);
+        self.late_reported_at = max.map_or(0, |max| max.saturating_add(1));
+    }
+}
+
+impl ReceivedPackets {
+    pub(crate) fn new() -> Self {
+        Self {
+            numbers: RangeSet::new(MAX_RANGES),
+            gaps: None,
         }
     }
 
@@ -79,16 +107,12 @@ impl ReceivedPackets {
     /// Records a number.
     #[inline]
     pub(crate) fn insert(&mut self, number: u64) {
-        if self.numbers.insert(number) && number < self.reported_below {
-            self.report_again(number);
+        if self.numbers.insert(number)
+            && let Some(gaps) = &mut self.gaps
+            && number < gaps.reported_below
+        {
+            gaps.report_again(number, self.numbers.max());
         }
-    }
-
-    /// Reports the numbers from `from` on until an ACK frame that is sent from now on, after
-    /// another packet has arrived, is known to have arrived.
-    fn report_again(&mut self, from: u64) {
-        self.late_from = self.late_from.min(from);
-        self.late_reported_at = self.max().map_or(0, |max| max.saturating_add(1));
     }
 
     /// Returns the ranges that the next ACK frame reports, in its order: the newest first.
@@ -103,7 +127,7 @@ impl ReceivedPackets {
 
     /// Returns the lowest number that is reported.
     fn report_from(&self) -> u64 {
-        self.reported_below.min(self.late_from)
+        self.gaps.as_ref().map_or(0, |gaps| gaps.report_from())
     }
 
     /// Returns the ranges to report, by index: the newest, and some of the older ones if there
@@ -115,7 +139,8 @@ impl ReceivedPackets {
         }
         let newest = all.end.saturating_sub(NEWEST_REPORTED);
         let older = all.len().saturating_sub(NEWEST_REPORTED);
-        let top = newest.saturating_sub(self.turn.checked_rem(older).unwrap_or(0));
+        let turn = self.gaps.as_ref().map_or(0, |gaps| gaps.turn);
+        let top = newest.saturating_sub(turn.checked_rem(older).unwrap_or(0));
         let bottom = top.saturating_sub(MAX_REPORTED - NEWEST_REPORTED);
         (newest..all.end, bottom.max(all.start)..top)
     }
@@ -128,10 +153,11 @@ impl ReceivedPackets {
         if written >= wanted {
             return;
         }
-        self.report_again(from);
+        let gaps = self.gaps.get_or_insert_with(Gaps::new);
+        gaps.report_again(from, self.numbers.max());
         let older = wanted.saturating_sub(NEWEST_REPORTED);
         let step = written.saturating_sub(NEWEST_REPORTED);
-        self.turn = self
+        gaps.turn = gaps
             .turn
             .saturating_add(step)
             .checked_rem(older)
@@ -146,21 +172,34 @@ impl ReceivedPackets {
         now: Instant,
         late_period: impl FnOnce() -> Duration,
     ) {
-        self.reported_below = self.reported_below.max(largest);
-        if largest >= self.late_reported_at {
-            self.late_from = u64::MAX;
+        let max = self.max().unwrap_or(0);
+        let is_complete = self.numbers.first_unseen(0) > largest;
+        if is_complete
+            && self
+                .gaps
+                .as_ref()
+                .is_none_or(|gaps| gaps.late_from == u64::MAX)
+        {
+            self.gaps = None;
+            self.numbers.remove_below(largest);
+            return;
         }
-        let is_over = match self.since {
+        let gaps = self.gaps.get_or_insert_with(Gaps::new);
+        gaps.reported_below = gaps.reported_below.max(largest);
+        if largest >= gaps.late_reported_at {
+            gaps.late_from = u64::MAX;
+        }
+        let is_over = match gaps.since {
             Some(since) => now - since >= late_period(),
             None => true,
         };
         if is_over {
-            self.since = Some(now);
-            self.old_below = self.passed_over;
-            self.passed_over = self.max().unwrap_or(0);
+            gaps.since = Some(now);
+            gaps.old_below = gaps.passed_over;
+            gaps.passed_over = max;
         }
-        self.numbers
-            .remove_below(self.old_below.min(self.reported_below));
+        let forgotten = gaps.old_below.min(gaps.reported_below);
+        self.numbers.remove_below(forgotten);
     }
 
     /// Frees memory that is kept for reuse.
@@ -170,7 +209,8 @@ impl ReceivedPackets {
 
     /// Returns the allocated memory in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.numbers.memory()
+        let gaps = self.gaps.as_ref().map_or(0, |_| size_of::<Gaps>());
+        self.numbers.memory().saturating_add(gaps)
     }
 }
 

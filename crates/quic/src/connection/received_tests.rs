@@ -107,6 +107,21 @@ fn ranges_left_out_for_lack_of_room_are_reported_again() {
     assert_eq!(report(&mut received), [8..=8]);
 }
 
+/// An idle connection has no gaps, and pays nothing for them.
+#[test]
+fn gaps_that_are_filled_or_forgotten_use_no_memory() {
+    let mut received = with([0, 1, 3]);
+    acked(&mut received, 3, 0);
+    assert!(received.gaps.is_some());
+    received.insert(2);
+    received.insert(4);
+    acked(&mut received, 4, 1);
+    assert!(received.gaps.is_some(), "what was late is confirmed now");
+    acked(&mut received, 4, 2);
+    assert!(received.gaps.is_none());
+    assert_eq!(report(&mut received), [4..=4]);
+}
+
 #[test]
 fn gaps_without_end_use_bounded_memory() {
     let mut received = ReceivedPackets::new();
@@ -114,6 +129,6 @@ fn gaps_without_end_use_bounded_memory() {
         received.insert(number * 2);
         report(&mut received);
     }
-    assert!(received.memory() <= 2 * MAX_RANGES * 16);
+    assert!(received.memory() <= 2 * MAX_RANGES * 16 + size_of::<Gaps>());
     assert!(received.is_seen(1), "forgotten");
 }
