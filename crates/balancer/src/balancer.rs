@@ -204,6 +204,13 @@ impl Balancer {
         self.shared.control.release();
     }
 
+    /// Whether all shards have done what [`release`](Self::release) asks, so that the number of
+    /// flows in the [status](Self::status) is not from before it.
+    #[must_use]
+    pub fn has_released(&self) -> bool {
+        self.shared.control.shards_released() >= self.service.len()
+    }
+
     fn start_shard(
         &mut self,
         number: usize,

@@ -1,6 +1,6 @@
 //! What the balancer tells its threads.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::plan::Plan;
@@ -14,6 +14,8 @@ pub(crate) struct Control {
     stopped: AtomicBool,
     /// Another process reads the service sockets from now on.
     released: AtomicBool,
+    /// Shards that have stopped reading them, and counted their flows since.
+    shards_released: AtomicUsize,
 }
 
 impl Control {
@@ -23,6 +25,7 @@ impl Control {
             generation: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             released: AtomicBool::new(false),
+            shards_released: AtomicUsize::new(0),
         }
     }
 
@@ -54,5 +57,13 @@ impl Control {
 
     pub(crate) fn is_released(&self) -> bool {
         self.released.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_released_shard(&self) {
+        self.shards_released.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn shards_released(&self) -> usize {
+        self.shards_released.load(Ordering::Acquire)
     }
 }

@@ -152,6 +152,8 @@ impl Shard {
             if let Intake::Socket = self.intake {
                 epoll::delete(self.ports.epoll(), &*self.service)?;
             }
+            self.publish();
+            control.count_released_shard();
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ fn receive_socket(stream: &UnixStream) -> io::Result<OwnedFd> {
 /// of its last flow is over. A server learns of the new port with its client's next datagram, and
 /// clients that only wait for data send none.
 pub(super) async fn forward_last_replies(balancer: &Balancer) {
-    while balancer.status().flows > 0 {
+    while !balancer.has_released() || balancer.status().flows > 0 {
         tokio::time::sleep(GLANCE).await;
     }
 }

@@ -186,6 +186,8 @@ fn replaced_balancer_passes_its_sockets_on_and_loses_nothing() {
         send(10);
         let mut buffer = [0; 100];
         let (_, upstream) = server.recv_from(&mut buffer).unwrap();
+        // Flows without an answer end soon.
+        repeat_until_received(&server, b"\x40 reply", upstream, &client);
         let second = std::thread::scope(|scope| {
             let starting = scope.spawn(|| Balance::take_over(&dir, &options));
             while !starting.is_finished() {
