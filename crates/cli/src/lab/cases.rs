@@ -6,10 +6,12 @@ use clearway_lab::hunt::{Answer, Heading, HuntCase, Oracle};
 use clearway_lab::measure::metric;
 use clearway_lab::scenario::{Scenario, Size};
 
+use super::files::directory;
 use super::table::print_rows;
 use super::verdict::command_line;
 use super::watch::report_of;
 use crate::failure::{Failure, Kind};
+use crate::output;
 
 /// The name of a case's scenario.
 fn name(index: usize, case: &HuntCase) -> String {
@@ -43,11 +45,33 @@ fn measured(case: &HuntCase) -> String {
     )
 }
 
+/// Writes cases as files into `dir`, and prints them as a table or as JSON.
+pub(super) fn report_cases(
+    cases: &[&HuntCase],
+    dir: Option<&Path>,
+    json: bool,
+) -> Result<(), Failure> {
+    if let Some(dir) = dir {
+        directory(dir)?;
+        for (index, case) in cases.iter().enumerate() {
+            write_case(dir, index + 1, case)?;
+        }
+    }
+    if json {
+        for case in cases {
+            output::print_json(case)?;
+        }
+    } else if !cases.is_empty() {
+        print_cases(cases, dir)?;
+    }
+    Ok(())
+}
+
 /// Prints one line per case.
 ///
 /// # Errors
 /// If stdout cannot be written to.
-pub(super) fn print_cases(cases: &[&HuntCase], dir: Option<&Path>) -> Result<(), Failure> {
+fn print_cases(cases: &[&HuntCase], dir: Option<&Path>) -> Result<(), Failure> {
     let heading = [
         "case",
         "controller",
@@ -95,7 +119,7 @@ pub(super) fn print_cases(cases: &[&HuntCase], dir: Option<&Path>) -> Result<(),
 ///
 /// # Errors
 /// If a file cannot be written.
-pub(super) fn write_case(dir: &Path, index: usize, case: &HuntCase) -> Result<(), Failure> {
+fn write_case(dir: &Path, index: usize, case: &HuntCase) -> Result<(), Failure> {
     let name = name(index, case);
     let file = dir.join(format!("{name}.toml"));
     let replay = command_line(&[

@@ -15,10 +15,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::args::HuntArgs;
-use super::cases::{print_cases, write_case};
-use super::files::directory;
+use super::cases::report_cases;
 use crate::failure::{Failure, Kind};
-use crate::{output, terminal};
+use crate::terminal;
 
 /// Evaluations of a hunt without a budget.
 const EVALUATIONS: u64 = 2_000;
@@ -333,19 +332,7 @@ fn standing(hunt: &Hunt, done: u64, spent: Duration) -> String {
 /// Prints and writes what was found.
 fn conclude(args: &HuntArgs, hunts: &[Hunt], fresh: u64) -> Result<(), Failure> {
     let cases: Vec<&HuntCase> = hunts.iter().flat_map(Hunt::cases).collect();
-    if let Some(dir) = &args.cases {
-        directory(dir)?;
-        for (index, case) in cases.iter().enumerate() {
-            write_case(dir, index + 1, case)?;
-        }
-    }
-    if args.json {
-        for case in &cases {
-            output::print_json(case)?;
-        }
-    } else if !cases.is_empty() {
-        print_cases(&cases, args.cases.as_deref())?;
-    }
+    report_cases(&cases, args.cases.as_deref(), args.json)?;
     for hunt in hunts {
         let tally = hunt.tally();
         say!(

@@ -10,9 +10,8 @@ use clearway_lab::scenario::Scenario;
 
 use super::args::Merge;
 use super::batch::{BatchCommand, BatchHeader, BatchLine, VERSION};
-use super::cases::{print_cases, write_case};
+use super::cases::report_cases;
 use super::choose::{self, PlannedRuns, SelectedScenario};
-use super::files::directory;
 use super::run::{self, RunResults};
 use super::{sweep, table, verdict};
 use crate::failure::{Failure, Kind};
@@ -249,19 +248,8 @@ fn hunts(args: &Merge, texts: &[(&Path, String)]) -> Result<(), Failure> {
     }
     let found = cases.len();
     let cases = distinct(cases);
-    if let Some(dir) = &args.cases {
-        directory(dir)?;
-        for (index, case) in cases.iter().enumerate() {
-            write_case(dir, index + 1, case)?;
-        }
-    }
-    if args.json {
-        for case in &cases {
-            output::print_json(case)?;
-        }
-    } else if !cases.is_empty() {
-        print_cases(&cases.iter().collect::<Vec<_>>(), args.cases.as_deref())?;
-    }
+    let all: Vec<&HuntCase> = cases.iter().collect();
+    report_cases(&all, args.cases.as_deref(), args.json)?;
     let files = texts.len();
     say!(
         "lab: {runs} runs in {files} files: {found} cases, {} different ones",
