@@ -338,5 +338,4 @@ fn read_cid(reader: &mut Reader<'_>) -> Option<ConnectionId> {
 }
 
 #[cfg(test)]
-#[path = "token_tests.rs"]
 mod tests;

@@ -447,5 +447,4 @@ impl RemoteCids {
 }
 
 #[cfg(test)]
-#[path = "remote_tests.rs"]
 mod tests;

@@ -194,5 +194,4 @@ pub(super) fn open<P: PacketKey + ?Sized>(
 }
 
 #[cfg(test)]
-#[path = "keys_tests.rs"]
 mod tests;

@@ -254,5 +254,4 @@ impl Assembler {
 }
 
 #[cfg(test)]
-#[path = "assembler_tests.rs"]
 mod tests;

@@ -285,5 +285,4 @@ impl Ports {
 const REUSE_AFTER: usize = 64;
 
 #[cfg(test)]
-#[path = "flows_tests.rs"]
 mod tests;

@@ -273,5 +273,4 @@ impl LocalCids {
 }
 
 #[cfg(test)]
-#[path = "local_tests.rs"]
 mod tests;

@@ -266,5 +266,4 @@ fn spin(work: Duration) {
 }
 
 #[cfg(test)]
-#[path = "engine_tests.rs"]
 mod tests;

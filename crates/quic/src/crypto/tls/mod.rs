@@ -365,5 +365,4 @@ impl core::fmt::Debug for Session {
 }
 
 #[cfg(test)]
-#[path = "tls_tests.rs"]
 mod tests;

@@ -92,5 +92,4 @@ impl Connection {
 }
 
 #[cfg(test)]
-#[path = "transmit_tests.rs"]
 mod tests;

@@ -295,5 +295,4 @@ impl AckPolicy {
 }
 
 #[cfg(test)]
-#[path = "ack_tests.rs"]
 mod tests;

@@ -306,5 +306,4 @@ impl MtuDiscovery {
 }
 
 #[cfg(test)]
-#[path = "mtu_tests.rs"]
 mod tests;

@@ -283,5 +283,4 @@ fn decrement(count: &AtomicUsize) {
 }
 
 #[cfg(test)]
-#[path = "admission_tests.rs"]
 mod tests;

@@ -492,5 +492,4 @@ pub fn sources(networks: &[Source]) -> Result<Vec<IpAddr>, FileError> {
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

@@ -240,5 +240,4 @@ pub(super) fn cost_of_ranges(ranges: u64) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "work_tests.rs"]
 mod tests;

@@ -215,5 +215,4 @@ impl ReceivedPackets {
 }
 
 #[cfg(test)]
-#[path = "received_tests.rs"]
 mod tests;

@@ -303,5 +303,4 @@ fn route(backend: BackendId, step: RouteStep, header: &Header<'_>, len: Option<u
 }
 
 #[cfg(test)]
-#[path = "router_tests.rs"]
 mod tests;

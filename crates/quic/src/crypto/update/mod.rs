@@ -496,5 +496,4 @@ fn update_error(reason: &'static str) -> TransportError {
 }
 
 #[cfg(test)]
-#[path = "update_tests.rs"]
 mod tests;

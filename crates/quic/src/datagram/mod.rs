@@ -354,5 +354,4 @@ impl DatagramReceiver {
 }
 
 #[cfg(test)]
-#[path = "datagram_tests.rs"]
 mod tests;
