@@ -50,7 +50,7 @@ impl Unit {
             "Ip6.InECT1Pkts",
             "Ip6.InCEPkts",
         ]);
-        // Before Linux 3.9 the second does not exist, and there are no trains either.
+        // Before Linux 3.11 the second does not exist, and no program receives trains either.
         if buffers == 0.0 || packets <= buffers * SINGLE {
             return Self::Datagrams;
         }

@@ -1,15 +1,15 @@
-//! What five kernels write, and what is said about it. `tests/captures/README.md` tells where it is
+//! What six kernels write, and what is said about it. `tests/captures/README.md` tells where it is
 //! from.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clearway_doctor::collector::{Depth, sample};
-use clearway_doctor::path::{Stage, State};
+use clearway_doctor::path::{Stage, State, classify};
 use clearway_doctor::source::Capture;
 use clearway_doctor::{Diagnosis, Focus, Health, Recording, Sample, render};
 
-const KERNELS: [&str; 5] = ["3.10", "4.19", "5.15", "6.1", "6.18"];
+const KERNELS: [&str; 6] = ["3.10", "4.19", "5.15", "6.1", "6.12", "6.18"];
 
 fn load(kernel: &str) -> Sample {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -69,6 +69,40 @@ fn every_kernels_format_parses() {
             Health::Healthy,
             "{kernel}"
         );
+    }
+}
+
+#[test]
+fn every_counter_of_udp_and_ip_in_these_kernels_is_known() {
+    for kernel in KERNELS {
+        for (name, _) in load(kernel).counters.iter() {
+            // What has nothing to do with UDP, such as TCP's counters, is not classified at all.
+            let known = classify(name);
+            assert!(
+                known.is_none_or(|known| known.meaning.is_some() || name.starts_with("UdpLite")),
+                "Linux {kernel} has {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn columns_that_kernels_have_added_are_read_where_they_are() {
+    let since = [
+        ("IpExt.InNoECTPkts", 1),
+        ("Udp.IgnoredMulti", 1),
+        ("softnet.flow_limit_count", 1),
+        ("Udp.MemErrors", 2),
+        ("conntrack.clashres", 2),
+        ("Icmp.OutRateLimitHost", 3),
+        ("Ip.OutTransmits", 4),
+        ("Ip6.OutTransmits", 4),
+    ];
+    for (name, first) in since {
+        for (number, kernel) in KERNELS.iter().enumerate() {
+            let found = load(kernel).counters.find(name).is_some();
+            assert_eq!(found, number >= first, "{name} in Linux {kernel}");
+        }
     }
 }
 
