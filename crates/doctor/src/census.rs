@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::collections::HashSet;
 use std::fs;
+use std::time::Instant;
 
 use crate::sample::Missing;
 use crate::socket::UdpSocket;
@@ -16,15 +17,84 @@ const MAX_THREADS: usize = 4_096;
 /// Longest command line that is kept, in bytes.
 const MAX_COMMAND: usize = 200;
 
-/// Returns the processes that have one of these sockets, with their threads, and what could not be
-/// read.
-#[must_use]
-pub(crate) fn processes(sockets: &[UdpSocket]) -> (Vec<Process>, Option<Missing>) {
-    let wanted: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
+/// A search may take at most one of so many parts of the time, where somebody watches.
+const SEARCH_PART: u32 = 300;
+
+/// When to search all descriptors of the host for sockets whose process is not known yet. It is what
+/// costs most: milliseconds on a host with some hundred processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// Whenever there is such a socket.
+    Always,
+    /// Not for those that an earlier search did not find, and rarely enough to cost next to nothing.
+    Rarely,
+}
+
+/// The processes that have the sockets of a network namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    processes: Vec<Process>,
+    /// Sockets that the last search found at no process: of the kernel, or of others' processes.
+    unowned: HashSet<u64>,
+    missing: Option<Missing>,
+    /// When the next search may be, if it is to be rare.
+    next: Option<Instant>,
+}
+
+impl Census {
+    /// Returns the processes that have one of these sockets, with their threads' times of now, and what
+    /// could not be read.
+    pub(crate) fn update(
+        &mut self,
+        sockets: &[UdpSocket],
+        search: Search,
+    ) -> (&[Process], Option<&Missing>) {
+        let open: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
+        self.refresh(&open);
+        let known = self.processes.iter().flat_map(|process| &process.sockets);
+        let known: HashSet<u64> = known.copied().collect();
+        let mut unknown = open
+            .iter()
+            .filter(|&&inode| inode != 0 && !known.contains(&inode));
+        let due = match search {
+            Search::Always => unknown.next().is_some(),
+            Search::Rarely => {
+                self.next.is_none_or(|next| Instant::now() >= next)
+                    && unknown.any(|inode| !self.unowned.contains(inode))
+            }
+        };
+        if due {
+            let begun = Instant::now();
+            (self.processes, self.missing) = processes(&open);
+            let found: HashSet<u64> = self
+                .processes
+                .iter()
+                .flat_map(|process| process.sockets.iter().copied())
+                .collect();
+            self.unowned = open.difference(&found).copied().collect();
+            self.next = Some(begun + begun.elapsed() * SEARCH_PART);
+        }
+        (&self.processes, self.missing.as_ref())
+    }
+
+    /// Reads the threads of processes that are known, and forgets those that ended or closed their
+    /// sockets.
+    fn refresh(&mut self, open: &HashSet<u64>) {
+        for process in &mut self.processes {
+            process.threads = threads(process.pid);
+        }
+        self.processes.retain(|process| {
+            !process.threads.is_empty() && process.sockets.iter().any(|inode| open.contains(inode))
+        });
+    }
+}
+
+/// Searches all processes for these sockets.
+fn processes(wanted: &HashSet<u64>) -> (Vec<Process>, Option<Missing>) {
     let mut found = Vec::new();
     let mut refused = 0_usize;
     for pid in numbers("/proc") {
-        match open_sockets(pid, &wanted) {
+        match open_sockets(pid, wanted) {
             Ok(sockets) if sockets.is_empty() => {}
             Ok(sockets) => found.push(Process {
                 pid,
@@ -47,13 +117,6 @@ pub(crate) fn processes(sockets: &[UdpSocket]) -> (Vec<Process>, Option<Missing>
         needs: Some("root, or the capability CAP_SYS_PTRACE".to_owned()),
     });
     (found, missing)
-}
-
-/// Reads the threads of processes that are known already.
-pub(crate) fn refresh(processes: &mut [Process]) {
-    for process in processes {
-        process.threads = threads(process.pid);
-    }
 }
 
 fn open_sockets(pid: u32, wanted: &HashSet<u64>) -> std::io::Result<Vec<u64>> {

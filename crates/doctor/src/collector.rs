@@ -14,9 +14,9 @@ use crate::source::{
 /// How much a sample has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Counters of protocols and sockets: what moves fast.
+    /// The sockets and the counters of UDP: what charts and the model of a socket need.
     Quick,
-    /// Devices, queueing disciplines and the firewall, too.
+    /// Every counter, levels, devices, queueing disciplines and the firewall, too.
     Full,
 }
 
@@ -30,13 +30,15 @@ pub fn sample(source: &mut impl Source, at: Duration, depth: Depth) -> Result<Sa
         source,
         sample: Sample {
             at,
+            full: depth == Depth::Full,
             ..Sample::default()
         },
     };
-    reader.protocols()?;
+    reader.udp()?;
     reader.sockets();
-    reader.levels();
     if depth == Depth::Full {
+        reader.protocols();
+        reader.levels();
         reader.devices();
         reader.firewall();
     }
@@ -64,7 +66,7 @@ struct Reader<'a, S> {
 }
 
 impl<S: Source> Reader<'_, S> {
-    fn protocols(&mut self) -> Result<(), Error> {
+    fn udp(&mut self) -> Result<(), Error> {
         let blind = |reason: String| Error::Blind {
             what: Place::Snmp.subject(),
             reason,
@@ -80,10 +82,13 @@ impl<S: Source> Reader<'_, S> {
         }
         self.sample.counters.merge(snmp);
         self.counters(Place::Snmp6, snmp::parse_v6);
+        Ok(())
+    }
+
+    fn protocols(&mut self) {
         self.counters(Place::Netstat, snmp::parse);
         self.counters(Place::Softnet, softnet::parse);
         self.counters(Place::Conntrack, conntrack::parse);
-        Ok(())
     }
 
     fn sockets(&mut self) {

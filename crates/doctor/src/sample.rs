@@ -14,9 +14,12 @@ use crate::source::process::Process;
 pub struct Sample {
     /// When it was taken, since recording began.
     pub at: Duration,
-    /// Every counter.
+    /// Whether everything was read. Others have only the sockets and the counters of UDP.
+    #[serde(default)]
+    pub full: bool,
+    /// Every counter, in a full sample.
     pub counters: Counters,
-    /// Levels, which go up and down.
+    /// Levels, which go up and down. Only in a full sample.
     pub levels: Levels,
     /// The UDP sockets of the network namespace.
     pub sockets: Vec<UdpSocket>,
@@ -24,9 +27,9 @@ pub struct Sample {
     /// shows only at close quarters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub looks: Vec<Look>,
-    /// Network devices. Empty in samples between the first and the last.
+    /// Network devices. Only in a full sample.
     pub devices: Vec<Device>,
-    /// Processes that have these sockets. Empty in samples between the first and the last.
+    /// Processes that have these sockets. Only in a full sample.
     pub processes: Vec<Process>,
     /// What could not be read.
     pub missing: Vec<Missing>,
@@ -74,7 +77,7 @@ pub struct Recording {
     pub kernel: String,
     /// The network namespace, for people.
     pub namespace: String,
-    /// Two samples or more.
+    /// Two samples or more. The first and the last are full: what each stage lost is the difference.
     pub samples: Vec<Sample>,
 }
 

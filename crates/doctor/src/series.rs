@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::model::Model;
-use crate::sample::Recording;
+use crate::sample::{Recording, Sample};
 use crate::track::Track;
 
 /// One step of a recording.
@@ -38,12 +38,12 @@ pub fn series(recording: &Recording, track: Option<&Track>, model: Option<&Model
         if seconds < SHORTEST {
             continue;
         }
-        let grown = sample.counters.since(&before.counters);
-        let sum = |name: &str| {
-            (grown.get(&format!("Udp.{name}")) + grown.get(&format!("Udp6.{name}"))) as f64
+        let grown = |names: [&str; 2]| {
+            let sum: u64 = names.iter().map(|name| growth(before, sample, name)).sum();
+            sum as f64
         };
-        let reading = sum("InDatagrams") * share / seconds;
-        let here = |sample: &crate::sample::Sample| {
+        let reading = grown(["Udp.InDatagrams", "Udp6.InDatagrams"]) * share / seconds;
+        let here = |sample: &Sample| {
             let mut sockets = sample.sockets.iter();
             let key = track.map(|track| (track.socket.inode, track.socket.local));
             sockets
@@ -61,7 +61,8 @@ pub fn series(recording: &Recording, track: Option<&Track>, model: Option<&Model
                     .sockets
                     .iter()
                     .filter_map(crate::socket::UdpSocket::fullness);
-                (sum("InErrors") / seconds, fullest.fold(0.0, f64::max))
+                let lost = grown(["Udp.InErrors", "Udp6.InErrors"]);
+                (lost / seconds, fullest.fold(0.0, f64::max))
             }
         };
         points.push(Point {
@@ -75,14 +76,25 @@ pub fn series(recording: &Recording, track: Option<&Track>, model: Option<&Model
     points
 }
 
+/// By how much one counter grew between two samples. Asked for each point of a chart, so it looks only
+/// at this counter.
+fn growth(before: &Sample, sample: &Sample, name: &str) -> u64 {
+    let Some(earlier) = before.counters.find(name) else {
+        return 0;
+    };
+    let now = sample.counters.get(name);
+    now.checked_sub(earlier).unwrap_or(now)
+}
+
 /// The socket's share of what the network namespace read.
 fn share(recording: &Recording, model: Option<&Model>) -> f64 {
     let Some((first, last)) = recording.ends() else {
         return 1.0;
     };
-    let grown = last.counters.since(&first.counters);
     let seconds = last.at.saturating_sub(first.at).as_secs_f64();
-    let read = (grown.get("Udp.InDatagrams") + grown.get("Udp6.InDatagrams")) as f64;
+    let names = ["Udp.InDatagrams", "Udp6.InDatagrams"];
+    let read: u64 = names.iter().map(|name| growth(first, last, name)).sum();
+    let read = read as f64;
     let ours = model
         .and_then(|model| model.rates)
         .map(|rates| rates.read_per_second * seconds);

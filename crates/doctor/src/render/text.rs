@@ -192,8 +192,13 @@ fn sockets(out: &mut String, diagnosis: &Diagnosis) {
         let process = culprit.process.as_ref().map_or_else(
             || "a process that cannot be seen".to_owned(),
             |process| {
+                let threads = if process.threads == 1 {
+                    "thread"
+                } else {
+                    "threads"
+                };
                 format!(
-                    "{} (process {}, {} threads)",
+                    "{} (process {}, {} {threads})",
                     process.name, process.pid, process.threads
                 )
             },

@@ -23,9 +23,15 @@ use crate::verdict::{Diagnosis, Health};
 
 /// Samples of fast counters between two pictures: few, because watching must not cost what it watches.
 const SAMPLES: u32 = 4;
+/// A picture and its samples may take at most one of so many parts of the time: less than a hundredth
+/// of one core, also on a host with thousands of sockets or threads.
+const PART: u32 = 150;
+/// Longest time between two pictures.
+const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Watches until `q`, Escape or Ctrl-C; the verdict is on the last `window`. A picture every `refresh`.
-/// Returns the last verdict.
+/// Watches until `q`, Escape or Ctrl-C; the verdict is on the last `window`. A picture every `refresh`,
+/// or less often where one costs so much that watching would take a hundredth of a core. Returns the
+/// last verdict.
 ///
 /// # Errors
 /// If the counters cannot be read, or the terminal cannot be used.
@@ -50,10 +56,12 @@ fn run(
     refresh: Duration,
 ) -> Result<Option<Health>, Error> {
     let mut last = None;
+    let mut spent = processor_time();
+    let mut pause = refresh;
     loop {
         let begun = Instant::now();
         for step in 1..=SAMPLES {
-            let until = refresh * step / SAMPLES;
+            let until = pause * step / SAMPLES;
             if wait(begun, until)? {
                 return Ok(last);
             }
@@ -61,14 +69,29 @@ fn run(
                 recorder.quick()?;
             }
         }
-        recorder.full()?;
+        recorder.full_cheaply()?;
         recorder.forget(window);
         let diagnosis = Diagnosis::new(recorder.recording(), focus);
         last = Some(diagnosis.health);
         let points = points(recorder, &diagnosis);
         let draw = |frame: &mut Frame<'_>| picture(frame, &diagnosis, &points);
         terminal.draw(draw).map_err(Error::Terminal)?;
+        let now = processor_time();
+        pause = pace(refresh, now.saturating_sub(spent));
+        spent = now;
     }
+}
+
+/// Returns the time until the next picture if one costs so much processor time.
+fn pace(refresh: Duration, cost: Duration) -> Duration {
+    (cost * PART).clamp(refresh, SLOWEST.max(refresh))
+}
+
+/// Processor time of this thread, which does all of the work.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanoseconds)
 }
 
 /// Waits until `until` after `begun`. Returns true if somebody wants to stop.
@@ -233,4 +256,18 @@ fn path(diagnosis: &Diagnosis) -> Table<'_> {
     Table::new(rows, widths)
         .header(Row::new(head).style(Style::new().add_modifier(Modifier::DIM)))
         .block(Block::bordered().title(" the path of a datagram "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costly_pictures_come_less_often() {
+        let second = Duration::from_secs(1);
+        assert_eq!(pace(second, Duration::from_millis(2)), second);
+        assert_eq!(pace(second, Duration::from_millis(40)), 6 * second);
+        assert_eq!(pace(second, 10 * second), SLOWEST);
+        assert_eq!(pace(2 * SLOWEST, 10 * second), 2 * SLOWEST);
+    }
 }

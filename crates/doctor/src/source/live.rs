@@ -3,9 +3,11 @@
 //! Everything is read by the calling thread, in the network namespace it is in: `/proc/net` would be
 //! that of the process's first thread, so the paths go through `/proc/thread-self`.
 
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
@@ -20,12 +22,13 @@ const TIMEOUT: core::time::Duration = core::time::Duration::from_secs(2);
 /// Largest datagram of an answer: the kernel fills at most 32 KiB (`NLMSG_GOODSIZE`, and what
 /// `netlink_dump` allocates for readers with large buffers).
 const DATAGRAM: usize = 64 * 1024;
-/// Bound on a whole answer: some 300,000 sockets.
+/// Bound on a whole answer or file: some 300,000 sockets.
 const LONGEST: usize = 64 * 1024 * 1024;
 
-/// This host, in the network namespace of the calling thread.
+/// This host, in the network namespace that the calling thread is in when it reads for the first time.
 #[derive(Debug, Default)]
 pub struct Live {
+    files: BTreeMap<Place, File>,
     sockets: Option<OwnedFd>,
     buffer: Vec<u8>,
 }
@@ -40,9 +43,9 @@ impl Source for Live {
             | Place::Udp6
             | Place::Softnet
             | Place::Sockstat
-            | Place::Conntrack => fs::read(format!("/proc/thread-self/{}", place.path())),
+            | Place::Conntrack => self.file(place, "/proc/thread-self"),
             Place::ConntrackCount | Place::ConntrackMax | Place::UdpMem => {
-                fs::read(format!("/proc/{}", place.path()))
+                self.file(place, "/proc")
             }
             Place::SocketsV4 => self.sockets(false),
             Place::SocketsV6 => self.sockets(true),
@@ -60,6 +63,29 @@ impl Source for Live {
 }
 
 impl Live {
+    /// Reads a file, which is kept open: it is read many times, and opening costs as much as reading.
+    fn file(&mut self, place: Place, folder: &str) -> io::Result<Vec<u8>> {
+        let file = match self.files.remove(&place) {
+            Some(file) => file,
+            None => File::open(format!("{folder}/{}", place.path()))?,
+        };
+        let mut bytes = Vec::new();
+        self.buffer.resize(DATAGRAM, 0);
+        loop {
+            // The kernel writes the file anew when it is read from its beginning.
+            let length = file.read_at(&mut self.buffer, bytes.len() as u64)?;
+            if length == 0 {
+                break;
+            }
+            bytes.extend_from_slice(self.buffer.get(..length).unwrap_or_default());
+            if bytes.len() > LONGEST {
+                return Err(io::Error::other("the file is longer than 64 MiB"));
+            }
+        }
+        self.files.insert(place, file);
+        Ok(bytes)
+    }
+
     fn sockets(&mut self, v6: bool) -> io::Result<Vec<u8>> {
         // Asked many times a second: its netlink socket is kept.
         let socket = match self.sockets.take() {

@@ -415,11 +415,11 @@ pub(super) fn notes(view: &View<'_>) -> Vec<String> {
         }
     }
     let others = view.tracks.iter().filter(|track| track.lost() > 0).count();
-    if view.culprit.is_some() && others > 1 {
-        notes.push(format!(
-            "{} other sockets lose, too: see the list.",
-            others - 1
-        ));
+    match others.saturating_sub(1) {
+        _ if view.culprit.is_none() => {}
+        0 => {}
+        1 => notes.push("Another socket loses, too: see the list.".to_owned()),
+        others => notes.push(format!("{others} other sockets lose, too: see the list.")),
     }
     notes
 }
