@@ -141,6 +141,9 @@ pub struct ProcessName {
 const SATURATED: f64 = 0.85;
 /// A thread that waits for a processor for this share of the time lacks one.
 const STARVED: f64 = 0.25;
+/// Of a thread with less than this share of one core it says nothing how long it waits for a processor: on a
+/// busy machine, idle threads wait whenever they wake up.
+const PART: f64 = 0.02;
 /// A process whose threads together take no more than this takes one core, in turns.
 const ONE_CORE: f64 = 1.15;
 /// Up to this share of one core a thread mostly waits.
@@ -177,7 +180,10 @@ fn busiest(owner: &Owner<'_>) -> Option<BusyThread> {
             (thread, run, wait)
         })
         .collect();
-    let demand = |run: f64, wait: Option<f64>| run + wait.unwrap_or(0.0);
+    let demand = |run: f64, wait: Option<f64>| match wait {
+        Some(wait) if run >= PART => run + wait,
+        Some(_) | None => run,
+    };
     let process_share = threads.iter().map(|thread| thread.1).sum();
     let together: f64 = threads
         .iter()
@@ -188,7 +194,7 @@ fn busiest(owner: &Owner<'_>) -> Option<BusyThread> {
         busiest.max_by(|a, b| demand(a.1, a.2).total_cmp(&demand(b.1, b.2)))?;
     let cause = match wait {
         _ if matches!(thread.state, 'T' | 't') => Cause::Stopped,
-        Some(wait) if wait >= STARVED && run + wait >= SATURATED => Cause::Starved,
+        Some(wait) if wait >= STARVED && run + wait >= IDLE => Cause::Starved,
         _ if demand(run, wait) >= SATURATED => Cause::Saturated,
         _ if together >= SATURATED && process_share <= ONE_CORE => Cause::Moving,
         _ if run <= IDLE => Cause::Waiting,
@@ -202,4 +208,57 @@ fn busiest(owner: &Owner<'_>) -> Option<BusyThread> {
         process_share,
         cause,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    /// The busiest of threads that ran and waited for these shares of ten seconds.
+    fn busiest_of(shares: &[(f64, f64)]) -> BusyThread {
+        let sample = |seconds: u64| {
+            let threads = shares.iter().zip(1..).map(|(&(run, wait), tid)| Thread {
+                tid,
+                name: format!("thread-{tid}"),
+                state: 'S',
+                run: Duration::from_secs(seconds).mul_f64(run),
+                wait: Some(Duration::from_secs(seconds).mul_f64(wait)),
+            });
+            let process = Process {
+                pid: 1,
+                threads: threads.collect(),
+                ..Process::default()
+            };
+            Sample {
+                at: Duration::from_secs(seconds),
+                processes: vec![process],
+                ..Sample::default()
+            }
+        };
+        let recording = Recording {
+            samples: vec![sample(0), sample(10)],
+            ..Recording::default()
+        };
+        busiest(&Owner::all(&recording)[0]).unwrap()
+    }
+
+    #[test]
+    fn cause_is_told_from_the_times_of_all_threads() {
+        let idle = [(0.001, 0.2); 12];
+        for (shares, cause) in [
+            (&[(0.98, 0.01), (0.02, 0.0)][..], Cause::Saturated),
+            (&[(0.5, 0.48)], Cause::Starved),
+            (&[(0.4, 0.3)], Cause::Starved),
+            (&[(0.4, 0.05), (0.3, 0.02), (0.25, 0.02)], Cause::Moving),
+            (&[(0.71, 0.01), (0.7, 0.01)], Cause::Busy),
+            (&[(0.1, 0.1)], Cause::Waiting),
+        ] {
+            assert_eq!(busiest_of(shares).cause, cause, "{shares:?}");
+            // Idle threads that wait long for a processor, on a busy machine, change nothing.
+            let all = [shares, &idle].concat();
+            let thread = busiest_of(&all);
+            assert_eq!((thread.cause, thread.tid), (cause, 1), "{shares:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Truesize, Unit, drain, span};
 use crate::culprit::Owner;
 use crate::sample::Recording;
-use crate::track::Track;
+use crate::track::{Moment, Track};
 
 /// Rates of a socket, or of the sockets that a program has on one port.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -44,6 +44,10 @@ const CHEAPEST_READ: Duration = Duration::from_nanos(200);
 /// Share of what is read that others may have read for the counter to count as this socket's.
 const NEGLIGIBLE: f64 = 0.05;
 
+/// If a socket seems to read this share of what is counted, and others seem to read nothing, it reads
+/// all of it: the count is exact, and what the memory tells is not.
+const NEARLY_ALL: f64 = 0.75;
+
 impl Rates {
     /// Computes the rates of the program's sockets on this one's port.
     pub(super) fn new(
@@ -66,6 +70,11 @@ impl Rates {
                 .iter()
                 .map(|one| drain::reads_per_second(one, truesize.bytes));
             match each.sum::<Option<f64>>() {
+                Some(rate)
+                    if rate >= read / seconds * NEARLY_ALL && others_are_idle(tracks, &is_ours) =>
+                {
+                    (read / seconds, Basis::Estimated)
+                }
                 Some(rate) => (rate.min(read / seconds), Basis::Estimated),
                 None => (read / seconds, Basis::UpperBound),
             }
@@ -107,6 +116,16 @@ fn reads(recording: &Recording) -> Option<u64> {
     let (first, last) = recording.ends()?;
     let grown = last.counters.since(&first.counters);
     Some(grown.get("Udp.InDatagrams") + grown.get("Udp6.InDatagrams"))
+}
+
+/// Whether nothing was ever seen in the queue of another socket, nor lost there.
+fn others_are_idle(tracks: &[Track], is_ours: &impl Fn(u64) -> bool) -> bool {
+    let others = tracks.iter().filter(|track| !is_ours(track.socket.inode));
+    let is_idle = |track: &Track| {
+        let charged = |moment: &Moment| moment.charged.unwrap_or(moment.queue);
+        track.lost() == 0 && track.looks.is_empty() && track.moments.iter().all(|m| charged(m) == 0)
+    };
+    others.into_iter().all(is_idle)
 }
 
 /// Returns how much other sockets can have been read at most, or `None` if there is no telling.

@@ -2,29 +2,20 @@
 
 use std::time::Duration;
 
+use clearway_doctor::Health;
 use clearway_doctor::model::{Basis, Pattern, Unit};
 use clearway_doctor::path::Stage;
-use clearway_doctor::{Focus, Health};
 
-use super::host::{Host, Program, STOOD_STILL, assert_close};
+use super::host::{Host, Program, assert_close};
 use clearway_doctor::Diagnosis;
 
 const INTERVAL: Duration = Duration::from_millis(2_500);
 
 /// Examines while both programs count: the diagnosis, what was sent, what was read.
 pub fn examine(host: &Host, sender: &mut Program, reader: &mut Program) -> (Diagnosis, f64, f64) {
-    for _ in 0..5 {
-        let (sent, read) = (sender.count(), reader.count());
-        let begun = std::time::Instant::now();
-        let found = host.record_once(&host.receiving, &Focus::default(), INTERVAL);
-        let (sent, read) = (sender.count() - sent, reader.count() - read);
-        if let Some((_, diagnosis)) = found {
-            // The programs were asked a little earlier and later than the samples were taken.
-            let part = diagnosis.seconds / begun.elapsed().as_secs_f64();
-            return (diagnosis, sent as f64 * part, read as f64 * part);
-        }
-    }
-    panic!("{STOOD_STILL}");
+    let (diagnosis, counted) =
+        host.examine_counting(&host.receiving, INTERVAL, &mut [sender, reader]);
+    (diagnosis, counted[0], counted[1])
 }
 
 /// What the model says arrived and was read, as counts: comparing counts instead of rates makes a
@@ -73,7 +64,8 @@ fn sustained_overload_names_program_and_rates_within_15_percent() {
 #[test]
 fn bursts_are_told_from_lasting_overload_and_a_larger_buffer_is_advised() {
     let Some(host) = Host::new() else { return };
-    let mut reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 sleep:100");
+    // It works instead of sleeping, because waking up takes long where others have the processors.
+    let mut reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 spin:50");
     // Bursts of 400, five a second: the reader is idle nine tenths of the time.
     let program = format!("send {}:4433 2000 1200 400", super::host::RECEIVER);
     let mut sender = host.start(&host.sending, &program);
@@ -101,27 +93,33 @@ fn bursts_are_told_from_lasting_overload_and_a_larger_buffer_is_advised() {
 
 #[test]
 fn filling_buffer_is_announced_with_seconds_to_overflow() {
-    let Some(host) = Host::new() else { return };
-    let mut reader = host.start(&host.receiving, "sink 0.0.0.0:4433 4000000 sleep:1000");
-    let mut sender = host.send(4433, 1_600, 1_200);
-    while sender.count() < 400 {
-        std::thread::sleep(Duration::from_millis(10));
+    // A reader that others keep from the processors may be so slow that the buffer does not last: then
+    // less is sent.
+    for rate in [1_600, 1_300, 1_000, 700] {
+        let Some(host) = Host::new() else { return };
+        let mut reader = host.start(&host.receiving, "sink 0.0.0.0:4433 4000000 sleep:1000");
+        let mut sender = host.send(4433, rate, 1_200);
+        while sender.count() < 400 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let (diagnosis, sent, read) = examine(&host, &mut sender, &mut reader);
+        if diagnosis.health == Health::Losing {
+            continue;
+        }
+        assert_eq!(diagnosis.health, Health::Filling);
+        let model = diagnosis.model.as_ref().unwrap();
+        assert_eq!(model.truesize.bytes, 2_304);
+        let memory = diagnosis.culprit.as_ref().unwrap().socket.memory.unwrap();
+        let room = (memory.limit - memory.charged) as f64;
+        let excess = (sent - read) * 2_304.0 / diagnosis.seconds;
+        let found = model.seconds_to_overflow.unwrap();
+        assert_close("seconds to overflow", found, room / excess);
+        let (arrived, processed) = modelled(&diagnosis);
+        assert_close("arriving (λ)", arrived, sent);
+        assert_close("read (μ)", processed, read);
+        return;
     }
-    let (diagnosis, sent, read) = examine(&host, &mut sender, &mut reader);
-    assert_eq!(diagnosis.health, Health::Filling);
-    let model = diagnosis.model.as_ref().unwrap();
-    assert_eq!(model.truesize.bytes, 2_304);
-    let memory = diagnosis.culprit.as_ref().unwrap().socket.memory.unwrap();
-    let room = (memory.limit - memory.charged) as f64;
-    let excess = (sent - read) * 2_304.0 / diagnosis.seconds;
-    assert_close(
-        "seconds to overflow",
-        model.seconds_to_overflow.unwrap(),
-        room / excess,
-    );
-    let (arrived, processed) = modelled(&diagnosis);
-    assert_close("arriving (λ)", arrived, sent);
-    assert_close("read (μ)", processed, read);
+    panic!("at every rate the buffer was full at once");
 }
 
 #[test]

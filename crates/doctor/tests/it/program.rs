@@ -32,6 +32,7 @@ fn program() {
             );
             send(to, shape);
         }
+        ["crowd", to] => crowd(to),
         ["trains", to, rate] => trains(to, rate.parse().unwrap()),
         ["gro", address, work] => gro(address, work),
         ["damaged", to, kind] => damaged(to, kind),
@@ -103,7 +104,8 @@ fn bound(address: &str, buffer: usize) -> Socket {
     )
     .unwrap();
     if buffer > 0 {
-        socket.set_recv_buffer_size(buffer).unwrap();
+        // Beyond net.core.rmem_max, which differs from host to host.
+        rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, buffer).unwrap();
     }
     socket.bind(&address.into()).unwrap();
     socket
@@ -167,6 +169,22 @@ fn send(to: &str, (rate, size, burst): (u32, usize, u32)) {
         } else if next > now + Duration::from_micros(500) {
             std::thread::sleep(next - now);
         }
+    }
+}
+
+/// Sends a thousand times a second without waiting for room in its small send buffer, and counts what the
+/// kernel refused.
+fn crowd(to: &str) {
+    let socket = bound("0.0.0.0:0", 0);
+    socket.set_send_buffer_size(8_192).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let to: SocketAddr = to.parse().unwrap();
+    let counter = Counter::ready();
+    loop {
+        if socket.send_to(&[b'x'; 1_200], &to.into()).is_err() {
+            counter.add(1);
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

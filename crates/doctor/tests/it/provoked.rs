@@ -5,7 +5,7 @@ use std::time::Duration;
 use clearway_doctor::path::{Stage, StageReport, State};
 use clearway_doctor::{Diagnosis, Focus, Health};
 
-use super::host::{Host, RECEIVER, has, run};
+use super::host::{Host, Program, RECEIVER, assert_close, has, run};
 
 const INTERVAL: Duration = Duration::from_millis(1_200);
 
@@ -25,13 +25,31 @@ fn assert_verdict(diagnosis: &Diagnosis, stage: Stage, pid: Option<u32>) {
     assert_eq!(process.map(|process| process.pid), pid);
 }
 
+/// Examines the receiving namespace while a sender counts. Returns what it sent meanwhile, too.
+fn examine(host: &Host, sender: &mut Program) -> (Diagnosis, f64) {
+    examine_in(host, &host.receiving, sender)
+}
+
+fn examine_in(host: &Host, namespace: &str, sender: &mut Program) -> (Diagnosis, f64) {
+    let (diagnosis, counted) = host.examine_counting(namespace, INTERVAL, &mut [sender]);
+    (diagnosis, counted[0])
+}
+
+/// What the stage lost is what was sent.
+#[track_caller]
+fn assert_all_lost(diagnosis: &Diagnosis, stage_lost: Stage, sent: f64) {
+    assert_close("lost", stage(diagnosis, stage_lost).lost as f64, sent);
+}
+
 #[test]
 fn wrong_checksums_are_found_with_the_socket_they_were_for() {
     let Some(host) = Host::new() else { return };
     let reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
-    let _sender = host.start(&host.sending, &format!("damaged {RECEIVER}:4433 checksum"));
-    let diagnosis = host.examine(INTERVAL);
+    let mut sender = host.start(&host.sending, &format!("damaged {RECEIVER}:4433 checksum"));
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::Checksum, Some(reader.pid()));
+    assert_eq!(port(&diagnosis), 4_433);
+    assert_all_lost(&diagnosis, Stage::Checksum, sent);
     assert!(
         diagnosis.verdict[0].contains("checksum is wrong"),
         "{:?}",
@@ -44,38 +62,35 @@ fn datagrams_shorter_than_their_header_says_are_deduced() {
     let Some(host) = Host::new() else { return };
     let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
     let mut sender = host.start(&host.sending, &format!("damaged {RECEIVER}:4433 short"));
-    let before = sender.count();
-    let diagnosis = host.examine(INTERVAL);
-    let sent = sender.count() - before;
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::Checksum, None);
     assert!(
         diagnosis.verdict[0].contains("shorter than their UDP header"),
         "{:?}",
         diagnosis.verdict
     );
-    super::host::assert_close(
-        "short datagrams",
-        stage(&diagnosis, Stage::Checksum).lost as f64,
-        sent as f64,
-    );
+    assert_all_lost(&diagnosis, Stage::Checksum, sent);
 }
 
 #[test]
 fn socket_filter_is_named_with_its_program() {
     let Some(host) = Host::new() else { return };
     let reader = host.start(&host.receiving, "refuse 0.0.0.0:4433");
-    let _sender = host.send(4433, 500, 200);
-    let diagnosis = host.examine(INTERVAL);
+    let mut sender = host.send(4433, 500, 200);
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::SocketFilter, Some(reader.pid()));
+    assert_eq!(port(&diagnosis), 4_433);
+    assert_all_lost(&diagnosis, Stage::SocketFilter, sent);
 }
 
 #[test]
 fn port_without_a_listener_blames_no_program() {
     let Some(host) = Host::new() else { return };
     let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
-    let _sender = host.send(5_555, 500, 200);
-    let diagnosis = host.examine(INTERVAL);
+    let mut sender = host.send(5_555, 500, 200);
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::NoPort, None);
+    assert_all_lost(&diagnosis, Stage::NoPort, sent);
     // Asked for the port on which nobody listens, the same.
     let focus = Focus {
         port: Some(5_555),
@@ -100,9 +115,10 @@ fn firewall_rule_with_a_counter_is_named() {
     }";
     nft(&host, &host.receiving, rules);
     let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
-    let _sender = host.send(4433, 500, 200);
-    let diagnosis = host.examine(INTERVAL);
+    let mut sender = host.send(4433, 500, 200);
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::Firewall, None);
+    assert_all_lost(&diagnosis, Stage::Firewall, sent);
     assert!(
         diagnosis.verdict[1].contains("inet guard input handle 3"),
         "{:?}",
@@ -129,9 +145,10 @@ fn firewall_without_a_counter_is_deduced() {
     }";
     nft(&host, &host.receiving, rules);
     let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
-    let _sender = host.send(4433, 1_000, 200);
-    let diagnosis = host.examine(INTERVAL);
+    let mut sender = host.send(4433, 1_000, 200);
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::Firewall, None);
+    assert_all_lost(&diagnosis, Stage::Firewall, sent);
     assert!(
         diagnosis.verdict[1].contains("deduced"),
         "{:?}",
@@ -170,9 +187,11 @@ fn full_queue_of_a_device_is_found_where_the_sender_is() {
         return;
     }
     let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
-    let _sender = host.send(4433, 1_000, 1_200);
-    let (_, diagnosis) = host.record(&host.sending, &Focus::default(), INTERVAL);
+    // Of 9.8 Mbit/s it lets 1 Mbit/s through.
+    let mut sender = host.send(4433, 1_000, 1_200);
+    let (diagnosis, sent) = examine_in(&host, &host.sending, &mut sender);
     assert_verdict(&diagnosis, Stage::Sender, None);
+    assert_all_lost(&diagnosis, Stage::Sender, sent - 100.0 * diagnosis.seconds);
     assert!(
         diagnosis.verdict[1].contains("qdisc out tbf"),
         "{:?}",
@@ -183,15 +202,39 @@ fn full_queue_of_a_device_is_found_where_the_sender_is() {
 }
 
 #[test]
+fn full_send_buffer_is_found_where_the_sender_is() {
+    let Some(host) = Host::new() else { return };
+    // A slow device with room for much more than the program's send buffer.
+    let shaper = [
+        "qdisc", "add", "dev", "out", "root", "tbf", "rate", "1mbit", "burst", "4k", "limit", "10m",
+    ];
+    if !has("tc") || !host.run_in(&host.sending, "tc", &shaper) {
+        println!("skipped: the kernel has no token bucket (sch_tbf)");
+        return;
+    }
+    let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
+    let mut sender = host.start(&host.sending, &format!("crowd {RECEIVER}:4433"));
+    let (diagnosis, refused) = examine_in(&host, &host.sending, &mut sender);
+    assert_verdict(&diagnosis, Stage::Sender, None);
+    assert_all_lost(&diagnosis, Stage::Sender, refused);
+    assert!(
+        diagnosis.verdict[1].contains("Udp.SndbufErrors"),
+        "{:?}",
+        diagnosis.verdict
+    );
+}
+
+#[test]
 fn full_connection_table_is_named() {
     let Some(host) = Host::new() else { return };
     if !has("nft") || !has("conntrack") || !fill_connection_table(&host) {
         return;
     }
     let _reader = host.start(&host.receiving, "sink 0.0.0.0:4433 0 none");
-    let _sender = host.start(&host.sending, &format!("flows {RECEIVER}:4433"));
-    let diagnosis = host.examine(INTERVAL);
+    let mut sender = host.start(&host.sending, &format!("flows {RECEIVER}:4433"));
+    let (diagnosis, sent) = examine(&host, &mut sender);
     assert_verdict(&diagnosis, Stage::Firewall, None);
+    assert_all_lost(&diagnosis, Stage::Firewall, sent);
     assert!(
         diagnosis.verdict[1].contains("table is full"),
         "{:?}",
@@ -241,6 +284,10 @@ fn fill_connection_table(host: &Host) -> bool {
     filled
 }
 
+fn port(diagnosis: &Diagnosis) -> u16 {
+    diagnosis.culprit.as_ref().unwrap().socket.local.port()
+}
+
 #[test]
 fn losses_of_the_past_are_reported_as_past() {
     let Some(host) = Host::new() else { return };
@@ -250,8 +297,10 @@ fn losses_of_the_past_are_reported_as_past() {
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(sender);
-    let diagnosis = host.examine(INTERVAL);
-    assert_eq!(diagnosis.health, Health::Healthy);
+    // The last datagrams may still be under way on a machine whose processors others have.
+    let mut recordings = (0..5).map(|_| host.examine(INTERVAL));
+    let healthy = recordings.find(|diagnosis| diagnosis.health == Health::Healthy);
+    let diagnosis = healthy.unwrap();
     let report = stage(&diagnosis, Stage::NoPort);
     assert_eq!(report.state, State::Past);
     assert!(report.lost_before >= 100);
