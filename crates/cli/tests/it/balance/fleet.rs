@@ -67,6 +67,10 @@ impl Balance {
         format!("https://localhost:{port}")
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn status(&self) -> Value {
         let output = clearway(&["balance", "status", "--json", "--control", &self.control]);
         assert!(output.status.success(), "{}", stderr(&output));

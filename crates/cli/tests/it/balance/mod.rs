@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod changes;
-mod fleet;
+pub(crate) mod fleet;
 mod hostile;
 
 use std::time::Duration;

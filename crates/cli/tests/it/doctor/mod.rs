@@ -4,6 +4,7 @@
 mod diagnosis;
 mod host;
 mod mistakes;
+mod naive;
 mod path;
 mod tune;
 
