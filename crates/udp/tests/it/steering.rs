@@ -119,3 +119,69 @@ fn single_shard_has_one_socket_and_groups_do_not_share_ports() {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 }
+
+/// Connections of the measurement below, and their datagrams before and after they migrate.
+const MIGRATIONS: usize = 1_000;
+const EACH: usize = 5;
+
+/// Returns the shard that each connection's datagrams arrived at, before and after its client has
+/// moved to another address.
+fn migrate(sockets: &[Socket]) -> Vec<(Vec<usize>, Vec<usize>)> {
+    let to = sockets[0].local_addr().unwrap();
+    let mut state = 0x0123_4567_89ab_cdef;
+    let any = "127.0.0.1:0".parse().unwrap();
+    let mut arrivals = vec![(Vec::new(), Vec::new()); MIGRATIONS];
+    for (connection, (before, after)) in arrivals.iter_mut().enumerate() {
+        let cid = random(&mut state).to_be_bytes();
+        let datagram = [&[0x40][..], &cid, &connection.to_be_bytes()].concat();
+        for arrived in [before, after] {
+            // Each address is a port of its own.
+            let client = Socket::bind(any, &Options::default()).unwrap();
+            for _ in 0..EACH {
+                client.send(&mut Transmit::new(to, &datagram)).unwrap();
+            }
+            for (shard, socket) in sockets.iter().enumerate() {
+                let mut batch = RecvBatch::for_socket(socket, 32);
+                while socket.recv(&mut batch).is_ok() {
+                    arrived.extend(batch.messages().map(|_| shard));
+                }
+            }
+            assert_eq!(arrived.len(), EACH);
+        }
+    }
+    arrivals
+}
+
+/// Returns how many datagrams after a migration arrived at another shard than those before.
+fn strays(sockets: &[Socket]) -> usize {
+    let strays = migrate(sockets).into_iter().map(|(before, after)| {
+        let owner = before[0];
+        assert!(before.iter().all(|shard| *shard == owner));
+        after.iter().filter(|shard| **shard != owner).count()
+    });
+    strays.sum()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn steering_by_connection_id_follows_migrations_and_plain_reuseport_does_not() {
+    const SHARDS: usize = 4;
+    let steered = strays(&group(SHARDS, "127.0.0.1:0").unwrap());
+    let options = Options {
+        reuse_port: true,
+        gro: false,
+        ..Options::default()
+    };
+    let mut plain = vec![Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap()];
+    let to = plain[0].local_addr().unwrap();
+    plain.extend((1..SHARDS).map(|_| Socket::bind(to, &options).unwrap()));
+    let plain = strays(&plain);
+    let sent = MIGRATIONS * EACH;
+    println!(
+        "{MIGRATIONS} migrations, {SHARDS} shards: of {sent} datagrams after them, {plain} arrived \
+         at the wrong shard by address, {steered} by connection ID"
+    );
+    assert_eq!(steered, 0);
+    // Three of four by chance, with a deviation of 70 datagrams.
+    assert!((3_200..=4_300).contains(&plain), "{plain}");
+}
