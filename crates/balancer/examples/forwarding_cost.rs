@@ -5,7 +5,10 @@
 //! ```sh
 //! cargo run --release -p clearway-balancer --example forwarding_cost -- 7 400000
 //! ```
-//! The arguments are the number of turns and of datagrams in each.
+//! The arguments are the number of turns, of datagrams in each, and of datagrams on their way at most.
+//! The fewer datagrams wait when a shard wakes, the more of its time goes into waking. So that the
+//! cases can be compared, they are sent in bursts of the same size for each shard, and the datagrams
+//! a wake are printed too.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -28,11 +31,14 @@ const SIZE: usize = 1_200;
 /// Clients, each with its own port.
 const CLIENTS: usize = 64;
 
-/// Most datagrams on their way, fewer than the buffers hold.
+/// Most datagrams on their way for each shard, fewer than the buffers hold.
 const WINDOW: u64 = 512;
 
 /// Datagrams of a train.
 const TRAIN: usize = 50;
+
+/// Time between two looks at how many are on their way.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// How long lost datagrams are waited for before more are sent.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -68,32 +74,45 @@ fn main() {
             .next()
             .map_or(default, |text| text.parse().unwrap())
     };
-    let (turns, datagrams) = (number(5), number(200_000));
+    let (turns, datagrams, window) = (number(5), number(200_000), number(WINDOW));
     let mut costs = [const { Vec::new() }; CASES.len()];
     for _ in 0..turns {
         for (case, costs) in CASES.iter().zip(&mut costs) {
-            costs.push(measure(case, datagrams));
+            costs.push(measure(case, datagrams, window));
         }
     }
-    let median = |costs: &mut Vec<(f64, f64)>| {
-        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let median = |costs: &mut Vec<Cost>| {
+        costs.sort_by(|a, b| a.nanos.total_cmp(&b.nanos));
         costs[costs.len() / 2]
     };
     let medians = costs.each_mut().map(median);
-    let naive = medians[0].0;
+    let naive = medians[0].nanos;
     println!("median of {turns} turns of {datagrams} datagrams of {SIZE} bytes");
-    for (case, (cost, lost)) in CASES.iter().zip(medians) {
+    for (case, cost) in CASES.iter().zip(medians) {
         println!(
-            "{:<18} {cost:>7.0} ns a datagram, {:.2} of naive, {:.2} % lost",
+            "{:<18} {:>7.0} ns a datagram, {:.2} of naive, {:>5.1} datagrams a wake, {:.2} % lost",
             case.name,
-            cost / naive,
-            lost * 100.0
+            cost.nanos,
+            cost.nanos / naive,
+            1.0 / cost.wakes,
+            cost.lost * 100.0
         );
     }
 }
 
-/// Returns nanoseconds for each datagram forwarded, and the share of those sent that were not.
-fn measure(case: &Case, datagrams: u64) -> (f64, f64) {
+/// What was measured in one turn.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// Processor time for each datagram forwarded, in nanoseconds.
+    nanos: f64,
+    /// How often a thread woke for each datagram forwarded.
+    wakes: f64,
+    /// Share of those sent that were not forwarded.
+    lost: f64,
+}
+
+fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
+    let window = window * case.shards as u64;
     let options = Options::default();
     let sink = Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let mut settings = Settings::new("127.0.0.1:0".parse().unwrap());
@@ -130,7 +149,7 @@ fn measure(case: &Case, datagrams: u64) -> (f64, f64) {
         .map(|_| Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap())
         .collect();
     let to = balancer.local_addr();
-    let before = processor_time();
+    let (time_before, wakes_before) = used();
     let (mut sent, mut given_up) = (0, 0);
     while sent < datagrams {
         for (client, train) in clients.iter().zip(&trains) {
@@ -138,26 +157,31 @@ fn measure(case: &Case, datagrams: u64) -> (f64, f64) {
             transmit.segment_size = Some(SIZE);
             client.send(&mut transmit).unwrap();
             sent += case.train as u64;
+            if sent - given_up - arrived.load(Relaxed) < window {
+                continue;
+            }
+            // Until few are left, so that all shards have bursts to work on.
             let full = Instant::now();
-            while sent - given_up - arrived.load(Relaxed) > WINDOW {
+            while sent - given_up - arrived.load(Relaxed) > window / 8 {
                 if full.elapsed() > PATIENCE {
                     given_up = sent - arrived.load(Relaxed);
                 }
-                std::thread::yield_now();
+                std::thread::sleep(PAUSE);
             }
         }
     }
     std::thread::sleep(PATIENCE);
-    let used = processor_time() - before;
+    let (time, wakes) = used();
     let status = balancer.stop().unwrap();
     assert!(status.up.is_conserved());
     stop.store(true, Relaxed);
     counting.join().unwrap();
-    let forwarded = status.up.forwarded;
-    (
-        used as f64 / forwarded as f64,
-        1.0 - forwarded as f64 / sent as f64,
-    )
+    let forwarded = status.up.forwarded as f64;
+    Cost {
+        nanos: (time - time_before) as f64 / forwarded,
+        wakes: (wakes - wakes_before) as f64 / forwarded,
+        lost: 1.0 - forwarded / sent as f64,
+    }
 }
 
 /// Counts what arrives at a server.
@@ -174,10 +198,10 @@ fn count(sink: &Socket, arrived: &AtomicU64, stop: &AtomicBool) {
     }
 }
 
-/// Returns the processor time of this process's threads that forward, in nanoseconds
-/// (`/proc/PID/task/TID/schedstat`, see proc(5)).
-fn processor_time() -> u64 {
-    let mut total = 0;
+/// Returns the processor time of this process's threads that forward, in nanoseconds, and how often
+/// they slept (`/proc/PID/task/TID/schedstat` and `status`, see proc(5)).
+fn used() -> (u64, u64) {
+    let (mut total, mut sleeps) = (0, 0);
     for task in fs::read_dir("/proc/self/task").unwrap() {
         let task = task.unwrap().path();
         let read = |name| fs::read_to_string(task.join(name)).unwrap_or_default();
@@ -188,7 +212,12 @@ fn processor_time() -> u64 {
                 .split(' ')
                 .next()
                 .map_or(0, |nanoseconds| nanoseconds.parse().unwrap_or(0));
+            let status = read("status");
+            let switches = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            sleeps += switches.map_or(0, |count| count.trim().parse::<u64>().unwrap_or(0));
         }
     }
-    total
+    (total, sleeps)
 }

@@ -31,7 +31,6 @@
 )]
 
 mod backend;
-mod balancer;
 pub mod config;
 mod control;
 mod engine;
@@ -50,12 +49,13 @@ mod registry;
 mod report;
 mod router;
 mod send;
+mod service;
 mod settings;
 mod shard;
 mod traffic;
 
 pub use backend::{Backend, BackendId, BackendState};
-pub use balancer::{BackendStatus, Balancer, StartError, Status};
+pub use service::{BackendStatus, Balancer, StartError, Status};
 pub use flows::{Flow, FlowCapacity, FlowKey, Flows, Upstream};
 pub use header::{Header, HeaderForm};
 pub use health::HealthSettings;

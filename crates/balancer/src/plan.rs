@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use clearway_quic::cid::quic_lb::{Config, ServerId};
+use foldhash::fast::RandomState;
 
 use crate::backend::{Backend, BackendId};
 use crate::maglev::Maglev;
@@ -42,9 +43,9 @@ pub enum PlanError {
 #[derive(Clone, Debug)]
 pub struct Plan {
     backends: Vec<Backend>,
-    by_id: HashMap<BackendId, usize>,
-    by_address: HashMap<SocketAddr, BackendId>,
-    by_server_id: HashMap<(u8, ServerId), BackendId>,
+    by_id: HashMap<BackendId, usize, RandomState>,
+    by_address: HashMap<SocketAddr, BackendId, RandomState>,
+    by_server_id: HashMap<(u8, ServerId), BackendId, RandomState>,
     /// By config ID.
     configs: [Option<Config>; 8],
     maglev: Maglev,
@@ -62,9 +63,9 @@ impl Plan {
         let maglev = Maglev::new(&backends);
         let mut plan = Self {
             maglev,
-            by_id: HashMap::new(),
-            by_address: HashMap::new(),
-            by_server_id: HashMap::new(),
+            by_id: HashMap::default(),
+            by_address: HashMap::default(),
+            by_server_id: HashMap::default(),
             configs: Default::default(),
             backends: Vec::new(),
         };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clearway_udp::{Options, RecvBatch, Socket};
 use rustix::event::epoll;
 
-use crate::engine::{Engine, Outgoing};
+use crate::engine::{Destination, Engine, Outgoing};
 use crate::orphans::packet_for;
 use crate::plan::Plan;
 use crate::send::send;
@@ -19,6 +19,8 @@ pub(crate) struct Ports {
     sockets: Vec<Socket>,
     epoll: OwnedFd,
     options: Options,
+    /// Empty, but for its memory.
+    outgoing: Outgoing<'static>,
     /// A socket could not be opened, which has been said.
     is_lacking: bool,
 }
@@ -33,6 +35,7 @@ impl Ports {
                 reuse_port: false,
                 ..options.clone()
             },
+            outgoing: Outgoing::default(),
             is_lacking: false,
         }
     }
@@ -45,42 +48,48 @@ impl Ports {
         self.sockets.len()
     }
 
+    /// Returns how many messages the kernel has dropped because a socket's buffer was full.
+    pub(crate) fn overflowed(&self) -> u64 {
+        let sockets = self.sockets.iter();
+        sockets.map(|socket| socket.counters().receive_drops).sum()
+    }
+
     pub(crate) fn get(&self, number: usize) -> Option<&Socket> {
         self.sockets.get(number)
     }
 
     /// Forwards the messages of clients to their backends.
     pub(crate) fn forward(&mut self, engine: &mut Engine, now: Duration, batch: &mut RecvBatch) {
-        let mut outgoing = Vec::with_capacity(batch.len());
+        let mut outgoing = std::mem::take(&mut self.outgoing).emptied();
         for (meta, payload) in batch.messages() {
             engine.route_message(now, meta, payload, &mut outgoing);
         }
-        self.open_for(&outgoing, engine.router.plan());
-        engine.send_up(&self.sockets, outgoing);
+        self.open_for(outgoing.destinations(), engine.router.plan());
+        engine.send_up(&self.sockets, &mut outgoing);
+        self.outgoing = outgoing.emptied();
     }
 
     /// Has clients of backends that went down told by others, as many as have their turn.
     pub(crate) fn tell_orphans(&mut self, engine: &mut Engine, now: Duration) {
         while let Some(orphan) = engine.next_orphan(now) {
             let packet = packet_for(orphan.cid);
-            let Some(out) = engine.for_another_backend(now, orphan.client, &packet) else {
+            let Some((to, mut transmit)) = engine.for_another_backend(now, orphan.client, &packet)
+            else {
                 continue;
             };
-            let mut out = [out];
-            self.open_for(&out, engine.router.plan());
-            let [first] = &mut out;
-            if let Some(socket) = self.sockets.get(first.upstream.socket as usize) {
+            self.open_for([to], engine.router.plan());
+            if let Some(socket) = self.sockets.get(to.upstream.socket as usize) {
                 // Not counted with what clients have sent.
                 let mut sent = Traffic::default();
-                send(socket, std::slice::from_mut(&mut first.transmit), &mut sent);
+                send(socket, std::slice::from_mut(&mut transmit), &mut sent);
                 engine.counts.reset_requests += sent.forwarded;
             }
         }
     }
 
     /// Opens the sockets that these datagrams are to be sent from.
-    fn open_for(&mut self, outgoing: &[Outgoing<'_>], plan: &Plan) {
-        let needed = outgoing.iter().map(|out| out.upstream.socket).max();
+    fn open_for(&mut self, to: impl IntoIterator<Item = Destination>, plan: &Plan) {
+        let needed = to.into_iter().map(|to| to.upstream.socket).max();
         while needed.is_some_and(|needed| needed as usize >= self.sockets.len()) {
             if let Err(error) = self.add(plan) {
                 // Datagrams for it are counted as dropped, and the next ones try again.

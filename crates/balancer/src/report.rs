@@ -30,6 +30,10 @@ impl BackendTraffic {
 pub(crate) struct ShardReport {
     pub(crate) up: Traffic,
     pub(crate) down: Traffic,
+    /// Messages that the kernel dropped because a socket's buffer was full: the service socket's
+    /// and the upstream sockets'.
+    pub(crate) up_overflowed: u64,
+    pub(crate) down_overflowed: u64,
     pub(crate) flows: usize,
     pub(crate) sockets: usize,
     pub(crate) entries: usize,

@@ -1,6 +1,6 @@
 //! Sending trains, with every datagram counted as forwarded or dropped.
 
-use clearway_udp::{SendError, Socket, Transmit};
+use clearway_udp::{MAX_SLOTS, SendError, Socket, Transmit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::traffic::{DropReason, Traffic};
@@ -17,12 +17,29 @@ pub(crate) fn datagrams(transmit: &Transmit<'_>) -> u64 {
     transmit.contents.len().div_ceil(size) as u64
 }
 
+/// Returns the vector without its elements, for others with another lifetime. Its memory is kept.
+pub(crate) fn emptied<'b>(mut transmits: Vec<Transmit<'_>>) -> Vec<Transmit<'b>> {
+    transmits.clear();
+    // The standard library collects in place where the size of the elements is the same.
+    transmits.into_iter().map_while(|_| None).collect()
+}
+
 /// Sends all of `transmits`, and counts every datagram as forwarded or dropped.
 pub(crate) fn send(socket: &Socket, transmits: &mut [Transmit<'_>], traffic: &mut Traffic) {
+    for call in transmits.chunks_mut(MAX_SLOTS) {
+        send_call(socket, call, traffic);
+    }
+}
+
+/// Sends what takes one call.
+fn send_call(socket: &Socket, transmits: &mut [Transmit<'_>], traffic: &mut Traffic) {
     let mut rest = transmits;
     let mut waited = false;
     while !rest.is_empty() {
-        let before: Vec<u64> = rest.iter().map(datagrams).collect();
+        let mut before = [0; MAX_SLOTS];
+        for (count, transmit) in before.iter_mut().zip(&*rest) {
+            *count = datagrams(transmit);
+        }
         let (done, failed) = match socket.send_many(rest) {
             Ok(sent) => (sent, None),
             Err(error) => (0, Some(error)),
@@ -37,7 +54,7 @@ pub(crate) fn send(socket: &Socket, transmits: &mut [Transmit<'_>], traffic: &mu
             return;
         };
         let left = datagrams(first);
-        traffic.forwarded += before.first().copied().unwrap_or(0).saturating_sub(left);
+        traffic.forwarded += before[0].saturating_sub(left);
         let reason = match error {
             SendError::WouldBlock if !waited => {
                 waited = true;
@@ -78,4 +95,22 @@ fn wait_until_writable(socket: &Socket) {
     let mut descriptors = [PollFd::new(socket, PollFlags::OUT)];
     // Whether it became writable shows when the train is sent again.
     let _ = poll(&mut descriptors, Some(&SEND_WAIT));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emptied_vector_keeps_its_memory() {
+        let to = "127.0.0.1:1".parse().unwrap();
+        let transmits: Vec<_> = (0..40).map(|_| Transmit::new(to, b"datagram")).collect();
+        let (place, capacity) = (transmits.as_ptr() as usize, transmits.capacity());
+        let empty = emptied(transmits);
+        assert!(empty.is_empty());
+        assert_eq!(
+            (empty.as_ptr() as usize, empty.capacity()),
+            (place, capacity)
+        );
+    }
 }

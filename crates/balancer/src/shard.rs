@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clearway_udp::{Options, RecvBatch, Socket};
+use clearway_udp::{Options, RecvBatch, Socket, Transmit};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::receive::{SLEEP, discard_errors, receive};
 use crate::report::ShardReport;
 use crate::router::Router;
-use crate::send::send;
+use crate::send::{emptied, send};
 use crate::traffic::DropReason;
 
 /// How long the counts wait to be published while the shard is busy.
@@ -52,6 +52,8 @@ pub(crate) struct Shard {
     port_batch: RecvBatch,
     ports: Ports,
     engine: Engine,
+    /// Empty, but for its memory.
+    replies: Vec<Transmit<'static>>,
     rounds: usize,
     report: Arc<Mutex<ShardReport>>,
     started: Instant,
@@ -89,6 +91,7 @@ impl Shard {
                 orphans: Orphans::default(),
                 work: pace.work,
             },
+            replies: Vec::new(),
             rounds: pace.rounds,
             report: Arc::default(),
             started: Instant::now(),
@@ -169,6 +172,8 @@ impl Shard {
         counts.usage = self.engine.flows.usage();
         counts.entries = self.engine.router.entries();
         counts.sockets = self.ports.len() + 1;
+        counts.up_overflowed = self.service.counters().receive_drops;
+        counts.down_overflowed = self.ports.overflowed();
         let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.clone_from(counts);
     }
@@ -212,13 +217,14 @@ impl Shard {
                 break;
             }
             let full = self.port_batch.is_full();
-            let mut outgoing = Vec::with_capacity(self.port_batch.len());
+            let mut replies = emptied(std::mem::take(&mut self.replies));
             for (meta, payload) in self.port_batch.messages() {
                 if let Some(out) = self.engine.route_reply(now, number as u32, meta, payload) {
-                    outgoing.push(out);
+                    replies.push(out);
                 }
             }
-            send(&self.service, &mut outgoing, &mut self.engine.counts.down);
+            send(&self.service, &mut replies, &mut self.engine.counts.down);
+            self.replies = emptied(replies);
             if !full {
                 break;
             }

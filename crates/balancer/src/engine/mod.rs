@@ -14,7 +14,7 @@ use crate::orphans::{Orphan, Orphans};
 use crate::plan::Plan;
 use crate::report::ShardReport;
 use crate::router::{Route, RouteStep, Router, Tuple};
-use crate::send::{datagrams, send};
+use crate::send::{datagrams, emptied, send};
 use crate::traffic::DropReason;
 
 /// What decides about datagrams, apart from the sockets they are read from.
@@ -27,11 +27,56 @@ pub(crate) struct Engine {
     pub(crate) work: Duration,
 }
 
-/// Datagrams for one upstream port.
-pub(crate) struct Outgoing<'a> {
+/// Where datagrams of a client go, and the upstream port that they are sent from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
     pub(crate) upstream: Upstream,
     pub(crate) backend: BackendId,
-    pub(crate) transmit: Transmit<'a>,
+}
+
+/// Trains on their way to backends. Made once for all batches.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing<'a> {
+    /// The destination of each of `routed`, and its place there.
+    destinations: Vec<(Destination, u32)>,
+    routed: Vec<Transmit<'a>>,
+    /// The same in the order of sockets.
+    sorted: Vec<Transmit<'a>>,
+}
+
+impl<'a> Outgoing<'a> {
+    fn push(&mut self, (to, transmit): (Destination, Transmit<'a>)) {
+        self.destinations.push((to, self.routed.len() as u32));
+        self.routed.push(transmit);
+    }
+
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = Destination> {
+        self.destinations.iter().map(|(to, _)| *to)
+    }
+
+    /// Orders the trains by socket, so that one call sends all of a socket. Those of one socket
+    /// stay in the order that they came in.
+    fn sort(&mut self) {
+        let key = |(to, place): &(Destination, u32)| (to.upstream.socket, *place);
+        if self.destinations.is_sorted_by_key(key) {
+            std::mem::swap(&mut self.routed, &mut self.sorted);
+            return;
+        }
+        self.destinations.sort_unstable_by_key(key);
+        let places = self.destinations.iter().map(|(_, place)| *place as usize);
+        let trains = places.filter_map(|place| self.routed.get(place).cloned());
+        self.sorted.extend(trains);
+    }
+
+    /// Removes all, and keeps the memory for trains that are borrowed from elsewhere.
+    pub(crate) fn emptied<'b>(mut self) -> Outgoing<'b> {
+        self.destinations.clear();
+        Outgoing {
+            destinations: self.destinations,
+            routed: emptied(self.routed),
+            sorted: emptied(self.sorted),
+        }
+    }
 }
 
 impl Engine {
@@ -41,7 +86,7 @@ impl Engine {
         now: Duration,
         meta: &Meta,
         payload: &'a [u8],
-        outgoing: &mut Vec<Outgoing<'a>>,
+        outgoing: &mut Outgoing<'a>,
     ) {
         let from = Tuple {
             client: meta.remote,
@@ -110,7 +155,7 @@ impl Engine {
         upstream: Upstream,
         meta: &Meta,
         contents: &'a [u8],
-    ) -> Outgoing<'a> {
+    ) -> (Destination, Transmit<'a>) {
         let address = self.router.plan().backend(backend);
         // A backend that was just routed to is in the plan.
         let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -121,11 +166,7 @@ impl Engine {
         transmit.local_ip = self.flows.source(upstream);
         transmit.ecn = meta.ecn;
         transmit.segment_size = Some(meta.stride);
-        Outgoing {
-            upstream,
-            backend,
-            transmit,
-        }
+        (Destination { upstream, backend }, transmit)
     }
 
     /// Follows another plan from now on.
@@ -147,7 +188,7 @@ impl Engine {
         now: Duration,
         client: Tuple,
         packet: &'a [u8],
-    ) -> Option<Outgoing<'a>> {
+    ) -> Option<(Destination, Transmit<'a>)> {
         let backend = self.router.preferred(client)?;
         let key = FlowKey {
             tuple: client,
@@ -159,27 +200,27 @@ impl Engine {
         Some(self.outgoing(backend, upstream, &meta, packet))
     }
 
-    pub(crate) fn send_up(&mut self, ports: &[Socket], mut outgoing: Vec<Outgoing<'_>>) {
-        for out in &outgoing {
-            let backend = self.counts.backend(out.backend);
-            backend.sent += datagrams(&out.transmit);
+    /// Sends what was routed, each train from its upstream port.
+    pub(crate) fn send_up(&mut self, ports: &[Socket], outgoing: &mut Outgoing<'_>) {
+        outgoing.sort();
+        for (&(to, _), transmit) in outgoing.destinations.iter().zip(&outgoing.sorted) {
+            self.counts.backend(to.backend).sent += datagrams(transmit);
         }
-        let mut rest = outgoing.as_mut_slice();
-        while let Some(first) = rest.first() {
-            let socket = first.upstream.socket;
-            let count = rest
-                .iter()
-                .take_while(|out| out.upstream.socket == socket)
-                .count();
-            let (now, later) = rest.split_at_mut(count);
-            let mut transmits: Vec<_> = now.iter().map(|out| out.transmit.clone()).collect();
-            if let Some(port) = ports.get(socket as usize) {
-                send(port, &mut transmits, &mut self.counts.up);
-            } else {
-                let lost = transmits.iter().map(datagrams).sum();
-                self.counts.up.drop(DropReason::NoUpstreamPort, lost);
+        let mut rest = outgoing.sorted.as_mut_slice();
+        let same_socket = |a: &(Destination, u32), b: &(Destination, u32)| {
+            a.0.upstream.socket == b.0.upstream.socket
+        };
+        for run in outgoing.destinations.chunk_by(same_socket) {
+            let Some((first, transmits)) = run.first().zip(rest.split_off_mut(..run.len())) else {
+                return;
+            };
+            match ports.get(first.0.upstream.socket as usize) {
+                Some(port) => send(port, transmits, &mut self.counts.up),
+                None => {
+                    let lost = transmits.iter().map(datagrams).sum();
+                    self.counts.up.drop(DropReason::NoUpstreamPort, lost);
+                }
             }
-            rest = later;
         }
     }
 

@@ -40,6 +40,13 @@ fn meta(port: u16, len: usize, stride: usize) -> Meta {
     meta
 }
 
+/// Trains with their destinations, as they were routed.
+fn routed<'a, 'b>(
+    outgoing: &'b Outgoing<'a>,
+) -> impl Iterator<Item = (Destination, &'b Transmit<'a>)> {
+    outgoing.destinations().zip(&outgoing.routed)
+}
+
 /// A short header with a connection ID of backend `server`, if there is one, in `size` bytes.
 fn short(server: u8, size: usize) -> Vec<u8> {
     let id = ServerId::new(&[server]).unwrap();
@@ -55,18 +62,17 @@ fn train_is_split_where_its_connection_id_changes() {
     let servers = [1, 1, 2, 2, 2, 1, 3];
     let mut train: Vec<u8> = servers.iter().flat_map(|&n| short(n, 50)).collect();
     train.truncate(train.len() - 9);
-    let mut outgoing = Vec::new();
+    let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(1, train.len(), 50), &train, &mut outgoing);
-    let runs: Vec<_> = outgoing
-        .iter()
-        .map(|out| (out.backend.0, datagrams(&out.transmit)))
+    let runs: Vec<_> = routed(&outgoing)
+        .map(|(to, train)| (to.backend.0, datagrams(train)))
         .collect();
     assert_eq!(runs, [(1, 2), (2, 3), (1, 1), (3, 1)]);
-    for out in &outgoing {
-        let backend = engine.router.plan().backend(out.backend).unwrap();
-        assert_eq!(out.transmit.remote, backend.address);
-        assert_eq!(out.transmit.ecn, Some(Ecn::Ect1), "ECN is kept");
-        assert_eq!(out.transmit.segment_size, Some(50));
+    for (to, train) in routed(&outgoing) {
+        let backend = engine.router.plan().backend(to.backend).unwrap();
+        assert_eq!(train.remote, backend.address);
+        assert_eq!(train.ecn, Some(Ecn::Ect1), "ECN is kept");
+        assert_eq!(train.segment_size, Some(50));
     }
     assert_eq!(engine.counts.up.received, 7);
 }
@@ -75,18 +81,19 @@ fn train_is_split_where_its_connection_id_changes() {
 fn datagrams_without_known_connection_id_travel_alone() {
     let mut engine = engine();
     let train: Vec<u8> = (0..3).flat_map(|_| vec![0x7f; 40]).collect();
-    let mut outgoing = Vec::new();
+    let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(1, train.len(), 40), &train, &mut outgoing);
-    assert_eq!(outgoing.len(), 3);
+    assert_eq!(routed(&outgoing).count(), 3);
 }
 
 #[test]
 fn reply_returns_to_client_only_from_its_backend() {
     let mut engine = engine();
     let packet = short(2, 50);
-    let mut outgoing = Vec::new();
+    let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(7, 50, 50), &packet, &mut outgoing);
-    let (port, backend) = (outgoing[0].upstream.socket, outgoing[0].transmit.remote);
+    let (to, train) = routed(&outgoing).next().unwrap();
+    let (port, backend) = (to.upstream.socket, train.remote);
     let mut reply = meta(0, 60, 30);
     reply.remote = backend;
     let content = [1; 60];
@@ -123,9 +130,10 @@ fn reply_returns_to_client_only_from_its_backend() {
 fn client_of_a_dead_backend_is_answered_by_another_one() {
     let mut engine = engine();
     let packet = short(2, 50);
-    let mut outgoing = Vec::new();
+    let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(7, 50, 50), &packet, &mut outgoing);
-    let (port, dead) = (outgoing[0].upstream.socket, outgoing[0].transmit.remote);
+    let (to, train) = routed(&outgoing).next().unwrap();
+    let (port, dead) = (to.upstream.socket, train.remote);
     let mut reply = meta(0, 3, 3);
     reply.remote = dead;
     assert!(engine.route_reply(NOW, port, &reply, &[0x40; 3]).is_some());
@@ -137,14 +145,37 @@ fn client_of_a_dead_backend_is_answered_by_another_one() {
     assert_eq!(client.client, meta(7, 0, 0).remote);
     assert_eq!(cid[..], packet[1..=cid.len()]);
     let asked = crate::orphans::packet_for(cid);
-    let out = engine.for_another_backend(NOW, client, &asked).unwrap();
-    assert_ne!(out.transmit.remote, dead);
-    let (port, backend) = (out.upstream.socket, out.transmit.remote);
-    assert_eq!(datagrams(&out.transmit), 1);
+    let (to, train) = engine.for_another_backend(NOW, client, &asked).unwrap();
+    assert_ne!(train.remote, dead);
+    let (port, backend) = (to.upstream.socket, train.remote);
+    assert_eq!(datagrams(&train), 1);
     reply.remote = backend;
     let reset = engine.route_reply(NOW, port, &reply, &[0x40; 3]).unwrap();
     assert_eq!(reset.remote, client.client);
     assert!(engine.next_orphan(NOW).is_none());
+}
+
+#[test]
+fn trains_of_one_socket_are_sent_together_in_their_order() {
+    let to = "10.0.0.1:1".parse().unwrap();
+    for sockets in [&[0_u32, 0, 1, 2][..], &[2, 0, 1, 0, 2, 0]] {
+        let mut outgoing = Outgoing::default();
+        let contents: Vec<[u8; 2]> = (0..).zip(sockets).map(|(n, s)| [*s as u8, n]).collect();
+        for (&socket, contents) in sockets.iter().zip(&contents) {
+            let upstream = Upstream { socket, source: 0 };
+            let backend = BackendId(1);
+            let destination = Destination { upstream, backend };
+            outgoing.push((destination, Transmit::new(to, contents)));
+        }
+        outgoing.sort();
+        let sent: Vec<_> = outgoing.sorted.iter().map(|train| train.contents).collect();
+        let mut expected: Vec<_> = contents.iter().map(|contents| &contents[..]).collect();
+        expected.sort_unstable();
+        assert_eq!(sent, expected);
+        let order = outgoing.destinations().map(|to| to.upstream.socket as u8);
+        assert!(order.eq(expected.iter().map(|contents| contents[0])));
+        assert_eq!(outgoing.emptied().destinations().count(), 0);
+    }
 }
 
 /// The sockets under test, in memory of the kernel's loopback.
@@ -195,11 +226,11 @@ proptest! {
                 train.extend(datagram);
             }
             let meta = meta(port % 3, train.len(), stride.max(1));
-            let mut outgoing = Vec::new();
+            let mut outgoing = Outgoing::default();
             engine.route_message(NOW, &meta, &train, &mut outgoing);
-            for out in &outgoing {
-                sent += datagrams(&out.transmit);
-                let parts = out.transmit.contents.chunks(stride.max(1));
+            for (_, train) in routed(&outgoing) {
+                sent += datagrams(train);
+                let parts = train.contents.chunks(stride.max(1));
                 let cids: std::collections::BTreeSet<_> =
                     parts.filter_map(|part| part.get(1..10)).collect();
                 prop_assert!(cids.len() <= 1);

@@ -69,6 +69,8 @@ pub struct Flows {
     /// Flows that the backend has answered.
     answered: LruMap<FlowKey, FlowState>,
     unanswered: LruMap<FlowKey, FlowState>,
+    /// The numbers of the source addresses.
+    source_numbers: HashMap<IpAddr, u32, RandomState>,
     clients: HashMap<(BackendId, Upstream), Tuple, RandomState>,
     ports: HashMap<BackendId, Ports, RandomState>,
 }
@@ -98,7 +100,12 @@ impl Flows {
         if capacity.sources.is_empty() {
             capacity.sources.push(None);
         }
+        let sources = capacity.sources.iter();
+        let source_numbers = (0..).zip(sources);
+        let source_numbers =
+            source_numbers.filter_map(|(number, source)| Some(((*source)?, number)));
         Self {
+            source_numbers: source_numbers.collect(),
             answered: LruMap::new(capacity.flows),
             unanswered: LruMap::new(capacity.flows),
             capacity,
@@ -127,12 +134,10 @@ impl Flows {
 
     /// Returns the number of a source address that a reply was sent to.
     fn source_number(&self, local: Option<IpAddr>) -> Option<u32> {
-        let sources = &self.capacity.sources;
-        if let [None] = sources.as_slice() {
+        if let [None] = self.capacity.sources.as_slice() {
             return Some(0);
         }
-        let place = sources.iter().position(|source| *source == local)?;
-        u32::try_from(place).ok()
+        self.source_numbers.get(&local?).copied()
     }
 
     /// Returns the share of a backend's upstream ports that are in use, from 0 to 1, of the

@@ -124,6 +124,17 @@ fn exposition(status: &Status) -> String {
             text.sample(&labels, dropped(traffic, reason));
         }
     }
+    text.family(
+        "overflowed_messages_total",
+        "counter",
+        "Datagrams, or trains of them, that the kernel dropped because a socket's buffer was full.",
+    );
+    for (from, count) in [
+        ("clients", status.up_overflowed),
+        ("servers", status.down_overflowed),
+    ] {
+        text.sample(&[("from", from)], count);
+    }
     for (name, help, value) in [
         ("flows", "Clients' addresses with a backend.", status.flows),
         ("sockets", "Open UDP sockets.", status.sockets),
@@ -252,6 +263,8 @@ mod tests {
         let text = exposition(&Status {
             up,
             down: Traffic::default(),
+            up_overflowed: 5,
+            down_overflowed: 0,
             flows: 1,
             sockets: 2,
             entries: 3,
@@ -272,6 +285,7 @@ mod tests {
             "clearway_balance_forwarded_datagrams_total{from=\"clients\"} 3",
             "clearway_balance_dropped_datagrams_total{from=\"clients\",reason=\"small-initial\"} 2",
             "clearway_balance_dropped_datagrams_total{from=\"servers\",reason=\"unknown-flow\"} 0",
+            "clearway_balance_overflowed_messages_total{from=\"clients\"} 5",
             "clearway_balance_upstream_port_usage_ratio 0.5",
             "clearway_balance_reset_requests_total 4",
             "clearway_balance_backend_state{backend=\"b\\\"1\\\\\",state=\"down\"} 1",
@@ -281,7 +295,7 @@ mod tests {
         }
         let samples = text.lines().filter(|line| !line.starts_with('#'));
         let reasons = DropReason::ALL.len();
-        assert_eq!(samples.count(), 4 + 2 * reasons + 5 + 3 + 4);
+        assert_eq!(samples.count(), 4 + 2 * reasons + 2 + 5 + 3 + 4);
     }
 
     #[test]

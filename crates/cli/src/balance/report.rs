@@ -31,6 +31,9 @@ pub(super) struct Direction {
     pub(super) forwarded: u64,
     /// By reason.
     pub(super) dropped: BTreeMap<String, u64>,
+    /// Messages that never arrived, because the socket's buffer was full.
+    #[serde(default)]
+    pub(super) overflowed: u64,
 }
 
 /// A backend.
@@ -46,8 +49,8 @@ pub(super) struct Backend {
     pub(super) without_server_id: u64,
 }
 
-impl From<&Traffic> for Direction {
-    fn from(traffic: &Traffic) -> Self {
+impl Direction {
+    fn new(traffic: &Traffic, overflowed: u64) -> Self {
         let named = |(reason, count): (clearway_balancer::DropReason, u64)| {
             (reason.name().to_owned(), count)
         };
@@ -55,7 +58,24 @@ impl From<&Traffic> for Direction {
             received: traffic.received,
             forwarded: traffic.forwarded,
             dropped: traffic.drops().map(named).collect(),
+            overflowed,
         }
+    }
+
+    fn drops(&self) -> String {
+        let each = self.dropped.iter();
+        let mut text = each.fold(String::new(), |mut text, (reason, count)| {
+            let _ = write!(text, ", {count} dropped ({reason})");
+            text
+        });
+        if self.overflowed > 0 {
+            let _ = write!(
+                text,
+                "; {} more lost before, because the balancer was too slow and its socket's buffer full",
+                self.overflowed
+            );
+        }
+        text
     }
 }
 
@@ -76,8 +96,8 @@ impl From<&BackendStatus> for Backend {
 impl From<&Status> for Report {
     fn from(status: &Status) -> Self {
         Self {
-            up: (&status.up).into(),
-            down: (&status.down).into(),
+            up: Direction::new(&status.up, status.up_overflowed),
+            down: Direction::new(&status.down, status.down_overflowed),
             flows: status.flows,
             sockets: status.sockets,
             table_entries: status.entries,
@@ -153,16 +173,6 @@ pub(super) fn without_server_id(name: &str) -> String {
     )
 }
 
-impl Direction {
-    fn drops(&self) -> String {
-        let each = self.dropped.iter();
-        each.fold(String::new(), |mut text, (reason, count)| {
-            let _ = write!(text, ", {count} dropped ({reason})");
-            text
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +187,8 @@ mod tests {
         let report = Report::from(&Status {
             up,
             down: Traffic::default(),
+            up_overflowed: 7,
+            down_overflowed: 0,
             flows: 1,
             sockets: 2,
             entries: 3,
@@ -194,7 +206,7 @@ mod tests {
         });
         let text = report.text();
         for part in [
-            "from clients: 5 datagrams received, 3 forwarded, 2 dropped (small-initial)",
+            "from clients: 5 datagrams received, 3 forwarded, 2 dropped (small-initial); 7 more lost before,",
             "50.0 % of the upstream ports",
             "draining",
             "4 connections of servers that went down were reset by others",

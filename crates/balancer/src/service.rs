@@ -74,6 +74,12 @@ pub struct Status {
     pub up: Traffic,
     /// Datagrams from backends.
     pub down: Traffic,
+    /// Messages from clients that the kernel dropped because a socket's buffer was full, as far as
+    /// it has said so: with the next message. They are not in `up`, because they never arrived.
+    /// A train counts once.
+    pub up_overflowed: u64,
+    /// The same from backends.
+    pub down_overflowed: u64,
     /// Flows of all shards.
     pub flows: usize,
     /// Sockets of all shards.
@@ -329,6 +335,8 @@ impl Balancer {
         let mut status = Status {
             up: Traffic::default(),
             down: Traffic::default(),
+            up_overflowed: 0,
+            down_overflowed: 0,
             flows: 0,
             sockets: 0,
             entries: 0,
@@ -344,6 +352,8 @@ impl Balancer {
                 .clone();
             status.up.add(&report.up);
             status.down.add(&report.down);
+            status.up_overflowed += report.up_overflowed;
+            status.down_overflowed += report.down_overflowed;
             status.flows += report.flows;
             status.sockets += report.sockets;
             status.entries += report.entries;
