@@ -2,7 +2,12 @@
 //! is not (feature `specimens`).
 #![allow(missing_docs, reason = "a test")]
 
+use std::rc::Rc;
+
+use clearway_lab::run::{RunObservers, run_case};
 use clearway_lab::specimens::{SPECIMEN_CASES, Specimen, SpecimenCase, specimen_case};
+use clearway_lab::stack::{ORIGIN, Observer, Role, SharedObserverFactory, StackSetup};
+use clearway_trace::{Examination, Examiner, Recorder, Shared};
 
 /// Whether a run shows the symptom, and its findings.
 fn told(row: &SpecimenCase, seed: u64, with_bug: bool) -> (bool, String) {
@@ -39,6 +44,61 @@ fn every_specimen_is_detected_and_correct_code_is_not() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The diagnosis of the server's trace of the first flow.
+fn diagnosed(specimen: Specimen, seed: u64) -> Examination {
+    let mut case = specimen_case(specimen)
+        .expect("a row")
+        .case()
+        .expect("a case");
+    case.transport.specimen = Some(specimen);
+    let examiner = Shared::new(Examiner::new(None));
+    let sink = examiner.clone();
+    let watcher = move |birth: &StackSetup| {
+        let server = birth.role == Role::Server && birth.index / 2 == 0;
+        server.then(|| Box::new(Recorder::since(ORIGIN, sink.clone())) as Box<dyn Observer>)
+    };
+    let observers = RunObservers {
+        watcher: Some(SharedObserverFactory(Rc::new(watcher))),
+        ..RunObservers::default()
+    };
+    let outcome = run_case(&case, seed, observers);
+    let examiner = examiner.with(|it| core::mem::replace(it, Examiner::new(None)));
+    examiner.finish_at(outcome.ended.as_nanos(), Vec::new())
+}
+
+#[test]
+fn headline_of_idle_from_last_send_names_the_disease() {
+    let stuck = (1..=12)
+        .map(|seed| diagnosed(Specimen::IdleFromLastSend, seed))
+        .find(|it| {
+            it.diagnosis
+                .headline
+                .starts_with("Stuck: window at its floor")
+        });
+    let stuck = stuck.expect("one of twelve seeds shows it");
+    let headline = &stuck.diagnosis.headline;
+    let cause =
+        " s with no loss; cause: an idle adjustment fires once a round trip while data waits.";
+    assert!(headline.ends_with(cause), "{headline}");
+    let first = &stuck.diagnosis.problems[0];
+    // One for each of a thousand round trips.
+    assert!(stuck.flips.len() > 500, "{}", stuck.flips.len());
+    let shows = |text: &str| {
+        first
+            .evidence
+            .iter()
+            .any(|moment| moment.text.starts_with(text))
+    };
+    for event in [
+        "idle adjustment: ",
+        "nothing in flight",
+        "sent packets ",
+        "received an ACK ",
+    ] {
+        assert!(shows(event), "{event}: {:#?}", first.evidence);
+    }
 }
 
 #[test]
