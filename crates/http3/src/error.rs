@@ -26,6 +26,11 @@ macro_rules! codes {
 codes! {
     /// A malformed HTTP datagram or capsule (RFC 9297 §5.2).
     DATAGRAM_ERROR = 0x33 as "H3_DATAGRAM_ERROR";
+    /// A WebTransport stream could not be kept until its session arrived (draft-ietf-webtrans-http3
+    /// §4.6).
+    WEBTRANSPORT_BUFFERED_STREAM_REJECTED = 0x3994_bd84 as "WEBTRANSPORT_BUFFERED_STREAM_REJECTED";
+    /// The session of a WebTransport stream has ended (draft-ietf-webtrans-http3 §4.6).
+    WEBTRANSPORT_SESSION_GONE = 0x170d_7b68 as "WEBTRANSPORT_SESSION_GONE";
     /// The connection or stream was closed without an error.
     NO_ERROR = 0x100 as "H3_NO_ERROR";
     /// A protocol violation without a code of its own.

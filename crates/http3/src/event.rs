@@ -1,12 +1,13 @@
 //! Events of a connection for the application.
 
-use clearway_quic::stream::StreamId;
+use clearway_quic::stream::{Directionality, StreamId};
 
 use crate::error::{Code, ConnectionError, StreamError};
 use crate::head::{Request, Response};
 use crate::priority::Priority;
 use crate::settings::Settings;
 use crate::timeouts::Deadline;
+use crate::webtransport::SessionEnd;
 
 /// An event that the application can act on. Events of a stream name it, so that the task that
 /// waits for it can be woken. `Readable` and `Writable` are edge-triggered: after one, there is no
@@ -89,6 +90,25 @@ pub enum Event {
     RequestsAvailable,
     /// `recv_datagram` has a datagram to return.
     DatagramReceived,
+    /// The peer opened a stream of a WebTransport session:
+    /// [`accept_session_stream`](crate::Connection::accept_session_stream) returns it.
+    SessionStream {
+        /// The session's request stream.
+        session: StreamId,
+        /// Whether the stream is unidirectional or bidirectional.
+        directionality: Directionality,
+    },
+    /// The peer asks to end a WebTransport session soon; it is still usable.
+    SessionDraining(StreamId),
+    /// A WebTransport session has ended. Its streams were reset in both directions.
+    SessionEnded {
+        /// The session's request stream.
+        session: StreamId,
+        /// How it ended.
+        end: SessionEnd,
+        /// The streams that were open.
+        streams: Vec<StreamId>,
+    },
     /// The peer sent GOAWAY: it is shutting the connection down.
     GoAway {
         /// From a server: the first request stream that it will not process. From a client: a push

@@ -151,8 +151,10 @@ pub(crate) enum FrameAction {
 pub(crate) enum RequestKind {
     /// HEAD: the response has no content.
     Head,
-    /// CONNECT: a successful response opens a tunnel.
+    /// CONNECT to a TCP port: a successful response opens a tunnel.
     Connect,
+    /// Extended CONNECT (RFC 9220), whose tunnel may have HTTP datagrams.
+    ExtendedConnect,
     /// Any other method.
     Other,
 }
@@ -161,15 +163,24 @@ impl RequestKind {
     pub(crate) fn of(request: &Request) -> Self {
         match &request.method[..] {
             b"HEAD" => Self::Head,
-            b"CONNECT" => Self::Connect,
+            b"CONNECT" if request.protocol.is_empty() => Self::Connect,
+            b"CONNECT" => Self::ExtendedConnect,
             _ => Self::Other,
+        }
+    }
+
+    /// Returns whether a successful response opens a tunnel.
+    pub(crate) const fn is_connect(self) -> bool {
+        match self {
+            Self::Connect | Self::ExtendedConnect => true,
+            Self::Head | Self::Other => false,
         }
     }
 
     /// Returns the event that a final response is.
     pub(crate) fn response_event(self, response: &Response) -> MessageEvent {
         let success = (200..300).contains(&response.status);
-        if self == Self::Connect && success {
+        if self.is_connect() && success {
             MessageEvent::Connect
         } else {
             MessageEvent::Header

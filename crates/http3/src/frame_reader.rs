@@ -63,6 +63,8 @@ pub(crate) struct FrameReader {
     skipped: u64,
     /// Total bytes read from the transport.
     bytes_read: u64,
+    /// A frame header was read.
+    has_begun: bool,
 }
 
 impl Default for FrameReader {
@@ -73,6 +75,7 @@ impl Default for FrameReader {
             state: ReaderState::Header,
             skipped: 0,
             bytes_read: 0,
+            has_begun: false,
         }
     }
 }
@@ -120,6 +123,16 @@ impl FrameReader {
     /// Returns whether a piece of content was already read from the transport.
     pub(crate) fn has_buffered_content(&self) -> bool {
         self.is_streaming() && !self.ahead.is_empty()
+    }
+
+    /// Returns whether a frame header was read.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Takes what was read from the transport and not processed.
+    pub(crate) fn take_buffered(&mut self) -> Bytes {
+        core::mem::take(&mut self.ahead)
     }
 
     /// Returns whether content comes next.
@@ -209,6 +222,7 @@ impl FrameReader {
                 ReaderState::Header => {
                     let header = self.take_header()?;
                     self.state = ReaderState::Skipping { left: header.len };
+                    self.has_begun = true;
                     return Some(FrameItem::Header(header));
                 }
                 ReaderState::Streaming { left: 0 } | ReaderState::Skipping { left: 0 } => {

@@ -14,6 +14,7 @@
 //! limits            what a peer may cost; memory: the size of hash tables
 //! timeouts          how long a server waits; progress: whether a peer makes any
 //! event error       events for the application, and errors
+//! webtransport/     sessions: their capsules, streams and error codes
 //! transport         the interface to QUIC
 //! count byte_map varint_buffer   counters, lookup tables, incomplete integers
 //! ```
@@ -66,6 +67,7 @@ mod timeouts;
 mod transport;
 mod validate;
 mod varint_buffer;
+pub mod webtransport;
 
 pub use connection::{Config, Connection, DatagramError};
 pub use error::{BodyError, Code, ConnectionError, SendError, StreamError};

@@ -44,6 +44,11 @@ pub struct Limits {
     pub max_early_datagrams: usize,
     /// Maximum bytes of those datagrams. 48 KiB, 32 of the usual size.
     pub max_early_datagram_bytes: usize,
+    /// Maximum number of WebTransport streams kept for sessions that have not been accepted
+    /// (draft-ietf-webtrans-http3 §4.6). Further ones are rejected and counted.
+    ///
+    /// 32: a client that does not wait for the response opens a few streams behind its request.
+    pub max_early_session_streams: u16,
     /// Maximum number of requests that may end early at once because of the client: it resets them
     /// (rapid reset, CVE-2023-44487), or they are malformed, too large, too slow or too many, so
     /// that we reset them (CVE-2025-8671). Beyond it the connection is closed with
@@ -79,6 +84,7 @@ impl Default for Limits {
             max_early_priorities: 100,
             max_early_datagrams: 32,
             max_early_datagram_bytes: 48 << 10,
+            max_early_session_streams: 32,
             abandoned_burst: 500,
             abandoned_per_second: 200,
             useless_frames_burst: 10_000,
@@ -115,6 +121,9 @@ pub struct Counters {
     /// HTTP datagrams that were dropped, because there is no such request or they were not
     /// negotiated.
     pub datagrams_dropped: u64,
+    /// WebTransport streams that were rejected: their session has ended or never existed, or too many
+    /// came before it ([`Limits::max_early_session_streams`]).
+    pub session_streams_rejected: u64,
     /// Interim responses received.
     pub informational: u64,
     /// How often a field section was blocked on the dynamic table.

@@ -14,6 +14,18 @@ const QPACK_BLOCKED_STREAMS: u64 = 0x07;
 const ENABLE_CONNECT_PROTOCOL: u64 = 0x08;
 /// RFC 9297 §5.1.
 const H3_DATAGRAM: u64 = 0x33;
+/// SETTINGS_H3_DATAGRAM of draft-ietf-masque-h3-datagram-04, which WebTransport clients of that
+/// time look for.
+const H3_DATAGRAM_DRAFT_04: u64 = 0xff_d277;
+/// SETTINGS_ENABLE_WEBTRANSPORT of draft-ietf-webtrans-http3-02 to -06: Chromium.
+const WEBTRANSPORT_DRAFT_02: u64 = 0x2b60_3742;
+/// SETTINGS_WEBTRANSPORT_MAX_SESSIONS of draft-ietf-webtrans-http3-07 to -12.
+const WEBTRANSPORT_DRAFT_07: u64 = 0xc671_706a;
+/// SETTINGS_WT_MAX_SESSIONS of draft-ietf-webtrans-http3-13 and -14: Safari. A value above 1 means
+/// that there is flow control by session (§5.1).
+const WEBTRANSPORT_DRAFT_13: u64 = 0x14e9_cd29;
+/// SETTINGS_WT_ENABLED of draft-ietf-webtrans-http3-15.
+const WEBTRANSPORT_DRAFT_15: u64 = 0x2c7c_f000;
 
 /// The known settings; the default is their initial values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +41,10 @@ pub struct Settings {
     pub enable_connect_protocol: bool,
     /// Whether HTTP datagrams are supported (RFC 9297 §2.1.1).
     pub h3_datagram: bool,
+    /// How many WebTransport sessions may be open at once, in any of the drafts; 0 if WebTransport
+    /// is not supported (draft-ietf-webtrans-http3 §3.1). Most drafts announce only 0 or 1; 65,535
+    /// stands for more, too.
+    pub webtransport_sessions: u16,
 }
 
 impl Settings {
@@ -55,8 +71,9 @@ impl Settings {
         out
     }
 
-    fn pairs(&self) -> [Option<(u64, u64)>; 5] {
+    fn pairs(&self) -> [Option<(u64, u64)>; 10] {
         let nonzero = |id, value: u64| (value != 0).then_some((id, value));
+        let webtransport = |id| nonzero(id, self.webtransport_sessions.min(1).into());
         [
             nonzero(QPACK_MAX_TABLE_CAPACITY, self.qpack_max_table_capacity),
             self.max_field_section_size
@@ -67,6 +84,11 @@ impl Settings {
                 u64::from(self.enable_connect_protocol),
             ),
             nonzero(H3_DATAGRAM, u64::from(self.h3_datagram)),
+            webtransport(H3_DATAGRAM_DRAFT_04),
+            webtransport(WEBTRANSPORT_DRAFT_02),
+            nonzero(WEBTRANSPORT_DRAFT_07, self.webtransport_sessions.into()),
+            webtransport(WEBTRANSPORT_DRAFT_13),
+            webtransport(WEBTRANSPORT_DRAFT_15),
         ]
     }
 
@@ -102,6 +124,13 @@ impl Settings {
             QPACK_BLOCKED_STREAMS => self.qpack_blocked_streams = value,
             ENABLE_CONNECT_PROTOCOL => self.enable_connect_protocol = flag(id, value)?,
             H3_DATAGRAM => self.h3_datagram = flag(id, value)?,
+            WEBTRANSPORT_DRAFT_02
+            | WEBTRANSPORT_DRAFT_07
+            | WEBTRANSPORT_DRAFT_13
+            | WEBTRANSPORT_DRAFT_15 => {
+                let sessions = u16::try_from(value).unwrap_or(u16::MAX);
+                self.webtransport_sessions = self.webtransport_sessions.max(sessions);
+            }
             // RFC 9114 §7.2.4.1, §11.2.2: reserved, because HTTP/2 used them.
             0x00 | 0x02..=0x05 => {
                 let reason = format!("setting {id:#x} is an HTTP/2 setting, reserved in HTTP/3");
@@ -135,6 +164,9 @@ impl Settings {
         }
         if earlier.h3_datagram && !self.h3_datagram {
             return Err(reduced("SETTINGS_H3_DATAGRAM"));
+        }
+        if self.webtransport_sessions < earlier.webtransport_sessions {
+            return Err(reduced("SETTINGS_WT_ENABLED"));
         }
         let capacity = earlier.qpack_max_table_capacity;
         if capacity != 0 && self.qpack_max_table_capacity == 0 {
@@ -192,6 +224,7 @@ mod tests {
         qpack_blocked_streams: 16,
         enable_connect_protocol: true,
         h3_datagram: true,
+        webtransport_sessions: 16,
     };
 
     fn payload(settings: &Settings, grease: Option<u64>) -> Vec<u8> {

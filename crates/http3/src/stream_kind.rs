@@ -16,6 +16,8 @@ pub(crate) enum StreamKind {
     QpackEncoder,
     /// The QPACK decoder stream.
     QpackDecoder,
+    /// A stream of a WebTransport session.
+    WebTransport,
     /// Any other type, reserved ones included; ignored (RFC 9114 §9).
     Unknown(u64),
 }
@@ -29,6 +31,7 @@ impl StreamKind {
             1 => Self::Push,
             2 => Self::QpackEncoder,
             3 => Self::QpackDecoder,
+            0x54 => Self::WebTransport,
             other => Self::Unknown(other),
         }
     }
@@ -41,6 +44,7 @@ impl StreamKind {
             Self::Push => 1,
             Self::QpackEncoder => 2,
             Self::QpackDecoder => 3,
+            Self::WebTransport => 0x54,
             Self::Unknown(other) => other,
         }
     }

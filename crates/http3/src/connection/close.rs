@@ -230,6 +230,7 @@ impl Connection {
 
     fn take_request(&mut self, id: StreamId) -> Option<Exchange> {
         let exchange = self.requests.remove(&id)?;
+        self.lose_session(id, &exchange.receiving);
         if exchange.receiving.state != MessageState::Header {
             self.timers.on_activity();
         }

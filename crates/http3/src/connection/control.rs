@@ -179,11 +179,11 @@ impl Connection {
 
     /// We never push, but the limit must not decrease (RFC 9114 §7.2.7).
     fn on_max_push_id(&mut self, id: u64) -> Result<(), ConnectionError> {
-        if self.max_push_id.is_some_and(|earlier| id < earlier) {
+        if id < self.max_push_id {
             let reason = "MAX_PUSH_ID is lower than in an earlier frame";
             return Err(ConnectionError::new(Code::ID_ERROR, reason));
         }
-        self.max_push_id = Some(id);
+        self.max_push_id = id;
         Ok(())
     }
 
@@ -206,7 +206,8 @@ impl Connection {
         if stream.index() < self.next_request {
             return;
         }
-        let early = &mut self.early_priorities;
+        let lingering = self.lingering.get_or_insert_default();
+        let early = &mut lingering.early_priorities;
         if let Some((_, known)) = early.iter_mut().find(|(id, _)| *id == stream) {
             *known = priority;
         } else if early.len() < self.config.limits.max_early_priorities {
@@ -218,7 +219,7 @@ impl Connection {
 
     /// Takes the priority from a PRIORITY_UPDATE frame that arrived before its request.
     pub(super) fn take_early_priority(&mut self, id: StreamId) -> Option<Priority> {
-        let early = &mut self.early_priorities;
+        let early = &mut self.lingering.as_deref_mut()?.early_priorities;
         let at = early.iter().position(|(stream, _)| *stream == id)?;
         Some(early.swap_remove(at).1)
     }

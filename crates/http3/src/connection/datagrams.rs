@@ -35,7 +35,7 @@ enum DatagramDestination {
     Early,
     /// Its stream is closed.
     Closed,
-    /// Its request is no CONNECT.
+    /// Its request is no extended CONNECT.
     Meaningless,
 }
 
@@ -64,7 +64,7 @@ impl Connection {
     /// come before the header section of their request are kept for it (RFC 9297 §2.1), within
     /// [`Limits::max_early_datagrams`](crate::Limits); [`Event::DatagramReceived`] follows the
     /// request. Datagrams of streams that are closed are dropped and counted. A request that is no
-    /// CONNECT gives datagrams no meaning, and is reset (RFC 9297 §2).
+    /// extended CONNECT gives datagrams no meaning, and is reset (RFC 9297 §2).
     pub fn recv_datagram<T: Transport>(&mut self, quic: &mut T) -> Option<(StreamId, Bytes)> {
         while self.is_open() {
             let lingering = self.lingering.as_mut();
@@ -134,8 +134,10 @@ impl Connection {
             | MessageState::Body
             | MessageState::Tunnel
             | MessageState::AfterTrailers => match exchange.request_kind {
-                RequestKind::Connect => DatagramDestination::Open,
-                RequestKind::Head | RequestKind::Other => DatagramDestination::Meaningless,
+                RequestKind::ExtendedConnect => DatagramDestination::Open,
+                RequestKind::Connect | RequestKind::Head | RequestKind::Other => {
+                    DatagramDestination::Meaningless
+                }
             },
         }
     }

@@ -80,6 +80,15 @@ impl Connection {
                 return self.stop_immediately(quic, id, code);
             }
         }
+        self.discard_rest(quic, id);
+    }
+
+    /// Reads and discards the rest of a request, for some seconds.
+    pub(super) fn discard_rest<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
+        let Some(exchange) = self.requests.get_mut(&id) else {
+            return;
+        };
+        let receiving = &mut exchange.receiving;
         let mut receiving = core::mem::replace(receiving, ReceiveHalf::abandoned());
         receiving.ending = None;
         let request = DiscardedRequest {
@@ -174,7 +183,9 @@ impl Connection {
                 StreamItem::Blocked if passed == 0 => return Ok(DiscardOutcome::Blocked),
                 StreamItem::Blocked => {}
                 StreamItem::TooLarge => return Err(too_large().into()),
-                StreamItem::UnknownStream => return Ok(DiscardOutcome::StopSending),
+                StreamItem::SessionStream(_) | StreamItem::UnknownStream => {
+                    return Ok(DiscardOutcome::StopSending);
+                }
             }
             match request.left.checked_sub(passed) {
                 Some(left) => request.left = left,

@@ -85,6 +85,9 @@ impl Connection {
                     self.peer_streams.on_opened(id);
                 }
             }
+            StreamEvent::Readable(id) if self.awaits_session(id) => {
+                self.read_session_header(quic, id);
+            }
             StreamEvent::Readable(id) => match id.directionality() {
                 Directionality::Bidirectional => self.on_readable(quic, id),
                 Directionality::Unidirectional => self.on_peer_stream(quic, id),
@@ -103,6 +106,7 @@ impl Connection {
     /// connection. Call it after each batch of events and calls, before the transport's `transmit`.
     pub fn flush<T: Transport>(&mut self, now: Instant, quic: &mut T) {
         self.rate_limits.refill(now, &self.config.limits);
+        self.flush_sessions(quic);
         self.set_timers(now);
         if self.is_open() {
             self.flush_instructions(quic);
@@ -169,7 +173,6 @@ impl Connection {
     pub(super) fn end(&mut self) {
         self.state = ConnectionState::Closed;
         // The requests are kept: what has arrived can still be read.
-        self.early_priorities.clear();
         self.lingering = None;
     }
 
@@ -204,7 +207,7 @@ impl Connection {
             StreamKind::Control => Some(&mut self.local_streams.control),
             StreamKind::QpackEncoder => Some(&mut self.local_streams.encoder),
             StreamKind::QpackDecoder => Some(&mut self.local_streams.decoder),
-            StreamKind::Push | StreamKind::Unknown(_) => None,
+            StreamKind::Push | StreamKind::WebTransport | StreamKind::Unknown(_) => None,
         }
     }
 
@@ -292,6 +295,7 @@ impl Connection {
         while let Some(id) = quic.accept(Directionality::Bidirectional) {
             match self.role {
                 Role::Server => self.on_request_stream(quic, id),
+                Role::Client if self.webtransport.is_some() => self.on_session_stream(id),
                 Role::Client => {
                     return self.fail(ConnectionError::new(
                         Code::STREAM_CREATION_ERROR,

@@ -41,6 +41,14 @@ impl Connection {
             return Err(StreamError::malformed(reason).into());
         }
         let length = validate::content_length(&request.fields)?;
+        // Checked when the stream began, unless it might have been a session's.
+        if self.goaway.rejects(self.role, stream) {
+            self.reject(quic, stream);
+            return Ok(());
+        }
+        if !self.admit_session(quic, stream, &request) {
+            return Ok(());
+        }
         let Some(exchange) = self.requests.get_mut(&stream) else {
             return Ok(());
         };
@@ -54,7 +62,7 @@ impl Connection {
         quic.set_priority(stream, exchange.priority.into());
         let receiving = &mut exchange.receiving;
         receiving.progress = Progress::default();
-        if exchange.request_kind == RequestKind::Connect {
+        if exchange.request_kind.is_connect() {
             receiving.step(MessageEvent::Connect);
         } else {
             receiving.step(MessageEvent::Header);
@@ -113,6 +121,7 @@ impl Connection {
             receiving.expect(kind.content_len(&response, length));
         }
         receiving.step(step);
+        self.on_session_answer(stream, response.status);
         self.look_ahead(quic, stream)?;
         let ending = self.take_ending(stream)?;
         self.events.push_back(Event::Response {

@@ -9,6 +9,7 @@
 //! send          sending messages
 //! close         resets, stops, GOAWAY, connection errors
 //! datagrams     HTTP datagrams
+//! sessions      WebTransport sessions; session_streams: their streams
 //! deadlines     the deadlines of a server
 //! ```
 //!
@@ -31,6 +32,8 @@ mod peer_streams;
 mod receive;
 mod section;
 mod send;
+mod session_streams;
+mod sessions;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,6 +56,7 @@ use crate::qpack::{Decoder, Encoder};
 use crate::send_buffer::SendBuffer;
 use crate::settings::Settings;
 use crate::timeouts::Timeouts;
+use crate::webtransport::WebTransport;
 
 use discard::DiscardedRequest;
 
@@ -76,6 +80,10 @@ pub struct Config {
     /// Whether HTTP datagrams are supported. The transport must support DATAGRAM frames (RFC 9297
     /// §2.1.1). Off, because the application has to handle them.
     pub datagrams: bool,
+    /// How many WebTransport sessions a peer may open at once on a connection; 0 turns WebTransport
+    /// off. Needs `datagrams`, and `extended_connect` on a server. 0, because the application has to
+    /// handle them.
+    pub webtransport_sessions: u16,
     /// Whether to send reserved settings, frames and streams, which the peer must ignore (RFC 9114
     /// §7.2.8). On, so that peers stay able to.
     pub grease: bool,
@@ -95,6 +103,7 @@ impl Default for Config {
             qpack_blocked_streams: 16,
             extended_connect: false,
             datagrams: false,
+            webtransport_sessions: 0,
             grease: true,
             remembered_settings: None,
         }
@@ -111,6 +120,7 @@ impl Config {
             qpack_blocked_streams: self.qpack_blocked_streams,
             enable_connect_protocol: self.extended_connect && role == Role::Server,
             h3_datagram: self.datagrams,
+            webtransport_sessions: self.webtransport_sessions,
         }
     }
 }
@@ -151,13 +161,13 @@ pub struct Connection {
     requests: FxHashMap<StreamId, Exchange>,
     /// `None` while there are no such streams.
     lingering: Option<Box<Lingering>>,
+    /// `None` before the first session is asked for.
+    webtransport: Option<Box<WebTransport>>,
     /// The index of the first request stream that was not seen (server) or not opened (client).
     next_request: u64,
-    /// Priorities of requests that have not arrived yet.
-    early_priorities: Vec<(StreamId, Priority)>,
     goaway: Goaway,
-    /// The client's MAX_PUSH_ID, kept to check that it does not decrease.
-    max_push_id: Option<u64>,
+    /// The client's MAX_PUSH_ID or 0, kept to check that it does not decrease.
+    max_push_id: u64,
     events: VecDeque<Event>,
     rate_limits: RateLimits,
     timers: deadlines::Timers,
@@ -168,11 +178,13 @@ pub struct Connection {
     scratch: Vec<u8>,
 }
 
-/// Streams that the application is done with, but the peer is not; and datagrams that came before
-/// their stream.
+/// Streams that the application is done with, but the peer is not; and datagrams and priorities that
+/// came before their stream.
 #[derive(Debug, Default)]
 struct Lingering {
     early_datagrams: EarlyDatagrams,
+    /// Priorities of requests that have not arrived yet.
+    early_priorities: Vec<(StreamId, Priority)>,
     /// Requests whose remaining data is read and discarded (server).
     discarding: FxHashMap<StreamId, DiscardedRequest>,
     /// Streams that were sent completely and wait only for the acknowledgment.
@@ -212,10 +224,10 @@ impl Connection {
             ),
             requests: FxHashMap::default(),
             lingering: None,
+            webtransport: None,
             next_request: 0,
-            early_priorities: Vec::new(),
             goaway: Goaway::default(),
-            max_push_id: None,
+            max_push_id: 0,
             events: VecDeque::new(),
             rate_limits: RateLimits::new(&config.limits),
             timers: deadlines::Timers::default(),
@@ -298,8 +310,8 @@ impl Connection {
             + memory::hash_table(&self.requests)
             + self.requests.values().map(Exchange::memory).sum::<usize>()
             + self.lingering.as_ref().map_or(0, |it| it.memory())
+            + self.webtransport.as_ref().map_or(0, |it| it.memory())
             + self.events.capacity() * size_of::<Event>()
-            + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
             + self.scratch.capacity()
             + self.local_streams.memory()
             + self.peer_streams.memory()
@@ -321,7 +333,7 @@ impl Connection {
             let early = core::mem::take(&mut lingering.early_datagrams);
             self.counters.datagrams_dropped.count(early.len() as u64);
         }
-        self.lingering.take_if(|it| idle && it.is_empty());
+        (self.lingering).take_if(|it| idle && it.is_empty() && it.early_priorities.is_empty());
         if let Some(lingering) = &mut self.lingering {
             lingering.release();
         }
@@ -330,7 +342,6 @@ impl Connection {
         self.scratch = Vec::new();
         self.events.shrink_to_fit();
         self.requests.shrink_to_fit();
-        self.early_priorities.shrink_to_fit();
     }
 
     fn lingering(&mut self) -> &mut Lingering {
@@ -360,6 +371,7 @@ impl Lingering {
             request.receiving.reader.release();
         }
         self.discarding.shrink_to_fit();
+        self.early_priorities.shrink_to_fit();
         self.unacknowledged.shrink_to_fit();
     }
 
@@ -373,6 +385,7 @@ impl Lingering {
                 .map(DiscardedRequest::memory)
                 .sum::<usize>()
             + memory::hash_table(&self.unacknowledged)
+            + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
             + self.early_datagrams.memory()
     }
 }

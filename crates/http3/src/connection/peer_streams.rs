@@ -15,6 +15,9 @@ use crate::transport::Transport;
 /// Maximum bytes of instructions read at once.
 const READ_SIZE: usize = 16 << 10;
 
+/// Maximum bytes read at once of a stream that may belong to a session: its header has up to 10.
+const SESSION_READ_SIZE: usize = 16;
+
 /// The unidirectional streams that the peer opened. Their number is limited by the transport; all
 /// but the critical ones are dropped once their type is known.
 #[derive(Debug, Default)]
@@ -62,7 +65,7 @@ impl PeerStreams {
             StreamKind::Control => &mut self.control,
             StreamKind::QpackEncoder => &mut self.encoder,
             StreamKind::QpackDecoder => &mut self.decoder,
-            StreamKind::Push | StreamKind::Unknown(_) => return true,
+            StreamKind::Push | StreamKind::WebTransport | StreamKind::Unknown(_) => return true,
         };
         slot.replace(id).is_none()
     }
@@ -89,12 +92,17 @@ impl Connection {
         quic: &mut T,
         id: StreamId,
     ) -> Result<(), ConnectionError> {
+        // What is read of a session's stream is copied.
+        let read_size = match self.takes_session_streams() {
+            true => SESSION_READ_SIZE,
+            false => READ_SIZE,
+        };
         loop {
             let streams = &mut self.peer_streams.untyped;
             let Some((_, stream)) = streams.iter_mut().find(|(other, _)| *other == id) else {
                 return Ok(());
             };
-            let mut bytes = match quic.read_chunk(id, READ_SIZE) {
+            let mut bytes = match quic.read_chunk(id, read_size) {
                 Ok(Some(bytes)) => bytes,
                 Err(ReadError::Blocked) => return Ok(()),
                 // A stream without a type has no meaning (RFC 9114 §6.2).
@@ -134,7 +142,11 @@ impl Connection {
                 self.read_instructions(quic, id)
             }
             StreamKind::Push => Err(push_not_allowed(self.role)),
-            StreamKind::Unknown(_) => {
+            StreamKind::WebTransport if self.takes_session_streams() => {
+                self.on_session_uni_stream(quic, id, &rest);
+                Ok(())
+            }
+            StreamKind::WebTransport | StreamKind::Unknown(_) => {
                 // The stream may have ended meanwhile.
                 let _ = quic.stop(id, Code::STREAM_CREATION_ERROR.0);
                 self.count_useless()

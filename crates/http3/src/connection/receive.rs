@@ -9,10 +9,12 @@ use crate::count::Count;
 use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
 use crate::event::Event;
 use crate::exchange::{Exchange, FrameAction, MessageState, RequestKind};
+use crate::frame::{FrameHeader, FrameKind};
 use crate::frame_reader::{FrameItem, FrameReadError};
 use crate::qpack::Field;
 use crate::receive_half::{Ending, ReceiveHalf};
 use crate::transport::Transport;
+use crate::webtransport;
 
 /// The next item on a request stream.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ pub(super) enum StreamItem {
     Reset(Code),
     /// A header or trailer section that exceeds our limits.
     TooLarge,
+    /// The stream belongs to the WebTransport session with this stream ID.
+    SessionStream(u64),
     /// The stream does not exist, or no longer does.
     UnknownStream,
 }
@@ -39,7 +43,8 @@ impl Connection {
         self.next_request = self.next_request.max(id.index().saturating_add(1));
         // Taken out even if the request is rejected, because it takes the place of another.
         let early = self.take_early_priority(id);
-        if self.goaway.rejects(self.role, id) {
+        // It may be a stream of a session, which GOAWAY does not concern.
+        if self.goaway.rejects(self.role, id) && self.webtransport.is_none() {
             self.counters.rejected.count_one();
             return self.abandon(quic, id, Code::REQUEST_REJECTED);
         }
@@ -74,18 +79,24 @@ impl Connection {
     /// Handles data of a message whose header section was already decoded.
     pub(super) fn on_body_data<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
         match self.look_ahead(quic, id) {
-            Ok(true) => self.notify_readable(id),
+            Ok(true) => self.notify_readable(quic, id),
             Ok(false) => {}
             Err(error) => self.fail(error),
         }
     }
 
     /// Tells the application that it can read, or that the stream was reset.
-    fn notify_readable(&mut self, stream: StreamId) {
+    fn notify_readable<T: Transport>(&mut self, quic: &mut T, stream: StreamId) {
         let Some(exchange) = self.requests.get_mut(&stream) else {
             return;
         };
         exchange.receiving.wanted = false;
+        if self.reads_capsules(stream) {
+            return self.read_capsules(quic, stream);
+        }
+        let Some(exchange) = self.requests.get(&stream) else {
+            return;
+        };
         self.events.push_back(match exchange.receiving.ending {
             Some(Ending::Reset(code)) => Event::Reset { stream, code },
             Some(Ending::End | Ending::Failed(_) | Ending::Gone) | None => Event::Readable(stream),
@@ -108,6 +119,9 @@ impl Connection {
                 }
                 Ok(StreamItem::Reset(code)) => return self.on_early_reset(quic, id, code),
                 Ok(StreamItem::TooLarge) => return self.on_header_too_large(quic, id),
+                Ok(StreamItem::SessionStream(session)) => {
+                    return self.on_session_bidi_stream(quic, id, session);
+                }
                 // No content is allowed before the header section.
                 Ok(StreamItem::Blocked | StreamItem::UnknownStream | StreamItem::Content) => return,
                 Err(error) => return self.on_receive_error(quic, id, error),
@@ -143,10 +157,20 @@ impl Connection {
                 }
                 return self.resume_section(id);
             }
+            let is_first = !receiving.reader.has_begun();
             let item = receiving.reader.next(|max| quic.read_chunk(id, max));
             let skipped = receiving.reader.take_skipped();
             self.counters.skipped.count(skipped);
             match item {
+                Ok(FrameItem::Header(FrameHeader {
+                    kind: FrameKind::Unknown(webtransport::BIDI_STREAM),
+                    len: session,
+                })) if self.config.webtransport_sessions > 0 => {
+                    if !is_first || self.role == Role::Client {
+                        return Err(misplaced_session_stream().into());
+                    }
+                    return Ok(StreamItem::SessionStream(session));
+                }
                 Ok(FrameItem::Header(header)) => {
                     match receiving.state.check_frame(self.role, header.kind)? {
                         FrameAction::Skip => self.count_useless()?,
@@ -194,6 +218,15 @@ fn receiving<'a>(
             Some(&mut discarding.get_mut(&id)?.receiving)
         }
     }
+}
+
+/// The error for the type of a session's stream that is not at the beginning of a stream
+/// (draft-ietf-webtrans-http3 §4.3).
+fn misplaced_session_stream() -> ConnectionError {
+    ConnectionError::new(
+        Code::FRAME_ERROR,
+        "WT_STREAM must be the first frame of a stream that the client opened",
+    )
 }
 
 /// The error for a stream that ended within a frame (RFC 9114 §7.1).

@@ -18,6 +18,7 @@ use crate::qpack::{Field, FieldRef};
 use crate::stream_kind::StreamKind;
 use crate::transport::Transport;
 use crate::validate;
+use crate::webtransport;
 
 /// Pieces of a body up to this size, in bytes, are copied behind the frames before them: that saves
 /// a call of the transport, which copies such pieces anyway.
@@ -49,7 +50,7 @@ impl Connection {
         self.counters.requests.count_one();
         let kind = RequestKind::of(request);
         let mut exchange = Exchange::new(kind);
-        let tunnel = kind == RequestKind::Connect;
+        let tunnel = kind.is_connect();
         exchange.expect_to_send(if tunnel { None } else { length });
         exchange.advance_sending(if tunnel {
             MessageEvent::Connect
@@ -57,6 +58,7 @@ impl Connection {
             MessageEvent::Header
         });
         self.requests.insert(id, exchange);
+        self.ask_for_session(id, request);
         self.send_section(quic, id, request.section(), None, end)?;
         Ok(id)
     }
@@ -241,6 +243,9 @@ impl Connection {
         if !request.protocol.is_empty() && !self.allowed().enable_connect_protocol {
             return Err(SendError::Unsupported("extended CONNECT"));
         }
+        if webtransport::is_session(request) && self.allowed().webtransport_sessions == 0 {
+            return Err(SendError::Unsupported("WebTransport"));
+        }
         self.check_size(section_size(request.section()))
     }
 
@@ -282,7 +287,9 @@ impl Connection {
         }
         exchange.expect_to_send(content);
         let misuse = "the final response was already sent";
-        self.advance_sending(id, kind.response_event(response), misuse)
+        self.advance_sending(id, kind.response_event(response), misuse)?;
+        self.on_session_answer(id, response.status);
+        Ok(())
     }
 
     /// Returns the stream if its sending side is open.
@@ -348,7 +355,7 @@ impl Connection {
     }
 
     /// Writes `scratch` from `start` on, and then a DATA frame with `body`.
-    fn put_body<T: Transport>(
+    pub(super) fn put_body<T: Transport>(
         &mut self,
         quic: &mut T,
         id: StreamId,

@@ -112,6 +112,9 @@ impl TestApplication {
             | Event::RequestsAvailable
             | Event::DatagramReceived
             | Event::GoAway { .. }
+            | Event::SessionStream { .. }
+            | Event::SessionDraining(_)
+            | Event::SessionEnded { .. }
             | Event::Closed(_)) => self.others.push(other),
         }
     }

@@ -9,5 +9,6 @@ mod floods;
 mod messages;
 mod priorities;
 mod resets;
+mod sessions;
 mod tolerance;
 mod unread;
