@@ -24,7 +24,7 @@ pub(crate) use self::shared::Stage;
 pub use self::shared::Stage;
 pub(crate) use self::shared::{ConnectionRef, ConnectionShared};
 use self::state::Accepted;
-pub(crate) use self::state::{Activity, EventSlice, SendEnd, State};
+pub(crate) use self::state::{Activity, EventSlice, SendEnd, SendSlot, State};
 use self::wakeups::available;
 pub(crate) use self::wakeups::{Signal, Wakeups};
 use crate::error::SendDatagramError;

@@ -224,7 +224,7 @@ impl State {
                     self.connected = true;
                     wakeups.raise(Signal::Connected);
                 }
-                Event::Stream(event) if self.http.is_none() => {
+                Event::Stream(event) if self.http.is_none() || self.has_own_streams() => {
                     self.dispatch_stream(event, wakeups);
                 }
                 Event::DatagramReceived => wakeups.raise(Signal::Datagram),
@@ -252,6 +252,19 @@ impl State {
         #[cfg(feature = "testing")]
         super::Stage::Http.panic_if_injected(self.fault);
         http.settle(now, &mut self.quic, wakeups);
+        let ended = http.take_ended_streams();
+        for id in ended {
+            wakeups.wake(self.readers.remove(&id));
+            let gone = clearway_http3::Code::WEBTRANSPORT_SESSION_GONE.0;
+            self.end_send(id, SendEnd::Stopped(gone), wakeups);
+        }
+    }
+
+    /// Whether the application has streams of its own beside HTTP/3 (WebTransport), or waits to
+    /// open one.
+    fn has_own_streams(&self) -> bool {
+        let waits = self.http.as_ref().is_some_and(|http| http.has_sessions());
+        waits || !self.sends.is_empty() || !self.readers.is_empty()
     }
 
     /// Releases memory kept for reuse, as the transport has just done.
@@ -396,6 +409,7 @@ impl State {
             layer: self.http.as_deref_mut()?,
             quic: &mut self.quic,
             lost: self.error.as_deref(),
+            sends: &mut self.sends,
         })
     }
 

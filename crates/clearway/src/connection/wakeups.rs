@@ -90,7 +90,7 @@ impl Wakeups {
         self.wakers.extend(waker);
     }
 
-    pub(super) fn wake_all(&mut self, wakers: &mut Vec<Waker>) {
+    pub(crate) fn wake_all(&mut self, wakers: &mut Vec<Waker>) {
         self.wakers.append(wakers);
     }
 

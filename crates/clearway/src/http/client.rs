@@ -101,6 +101,8 @@ impl Client {
         let http = clearway_http3::Config {
             // For tunnels; a server sends none for other requests (RFC 9297 §2).
             datagrams: config.accepts_datagrams(),
+            // Announced to every server; streams of a session come only if one was asked for.
+            webtransport_sessions: u16::from(config.accepts_datagrams()),
             ..clearway_http3::Config::default()
         };
         let endpoint = endpoint

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use clearway_http3::error as protocol;
+use clearway_http3::webtransport::SessionEnd;
 use clearway_http3::{Config, Event};
 use clearway_quic::Instant;
 use clearway_quic::connection as quic;
@@ -16,6 +17,7 @@ use clearway_quic::stream::StreamId;
 use super::early::RememberedSettings;
 use super::requests::{ArrivedRequest, ExchangeFailure, ExchangeState, Requests};
 pub(crate) use super::view::HttpView;
+use super::webtransport::SessionState;
 use crate::connection::wakeups::{Signal, Wakeups};
 
 /// HTTP/3's state of one connection, and the tasks that wait for it.
@@ -90,12 +92,18 @@ impl HttpLayer {
         quic: &mut quic::Connection,
         wakeups: &mut Wakeups,
     ) {
-        while let Some(event) = self.h3.poll_event() {
-            self.on_http_event(quic, event, wakeups);
-        }
+        self.dispatch(quic, wakeups);
         self.h3.flush(now, quic);
+        // Sessions may have ended in it.
+        self.dispatch(quic, wakeups);
         if self.is_idle() {
             wakeups.raise(Signal::HttpIdle);
+        }
+    }
+
+    fn dispatch(&mut self, quic: &mut quic::Connection, wakeups: &mut Wakeups) {
+        while let Some(event) = self.h3.poll_event() {
+            self.on_http_event(quic, event, wakeups);
         }
     }
 
@@ -160,7 +168,10 @@ impl HttpLayer {
                 exchange.failure.get_or_insert(ExchangeFailure::Rejected);
             }),
             Event::RequestsAvailable => wakeups.raise_for_one(Signal::RequestRoom),
-            Event::GoAway { .. } => wakeups.raise(Signal::RequestRoom),
+            Event::GoAway { .. } => {
+                wakeups.raise(Signal::RequestRoom);
+                self.wake_sessions(wakeups);
+            }
             Event::Closed(error) => self.on_broken(error),
             Event::Settings(settings) => {
                 if let Some(memory) = &self.memory {
@@ -172,6 +183,25 @@ impl HttpLayer {
             // HTTP/3 has told the transport, which sends the response accordingly.
             Event::PriorityChanged { .. } => {}
             Event::DatagramReceived => self.receive_datagrams(quic, wakeups),
+            Event::SessionStream {
+                session,
+                directionality,
+            } => {
+                if let Some(state) = self.session_mut(session) {
+                    wakeups.wake_all(state.acceptors(directionality));
+                }
+            }
+            Event::SessionDraining(session) => {
+                if let Some(state) = self.session_mut(session) {
+                    state.draining = true;
+                    wakeups.wake_all(&mut state.watchers);
+                }
+            }
+            Event::SessionEnded {
+                session,
+                end,
+                streams,
+            } => self.on_session_ended(session, end, streams, wakeups),
         }
     }
 
@@ -194,6 +224,49 @@ impl HttpLayer {
     /// Returns the bytes of received datagrams that nobody has read.
     pub(crate) fn datagram_bytes(&self) -> usize {
         (self.requests.as_deref()).map_or(0, |requests| requests.datagram_bytes)
+    }
+
+    fn on_session_ended(
+        &mut self,
+        session: StreamId,
+        end: SessionEnd,
+        streams: Vec<StreamId>,
+        wakeups: &mut Wakeups,
+    ) {
+        self.requests().ended_streams.extend(streams);
+        if let Some(state) = self.session_mut(session) {
+            state.end.get_or_insert(end);
+        }
+        if let Some(exchange) = self.exchange_mut(session) {
+            exchange.wake(wakeups);
+        }
+        // Whoever waits to open a stream.
+        wakeups.raise(Signal::AvailableBi);
+        wakeups.raise(Signal::AvailableUni);
+    }
+
+    /// Whether a WebTransport session is open.
+    pub(crate) fn has_sessions(&self) -> bool {
+        self.h3.has_open_sessions()
+    }
+
+    /// Takes the streams of sessions that have ended.
+    pub(crate) fn take_ended_streams(&mut self) -> Vec<StreamId> {
+        let requests = self.requests.as_deref_mut();
+        requests.map_or_else(Vec::new, |it| std::mem::take(&mut it.ended_streams))
+    }
+
+    /// Returns the state of a session, whose handle or request exists.
+    pub(super) fn session_mut(&mut self, id: StreamId) -> Option<&mut SessionState> {
+        let exchange = self.exchange_mut(id)?;
+        Some(exchange.session.get_or_insert_default())
+    }
+
+    fn wake_sessions(&mut self, wakeups: &mut Wakeups) {
+        let exchanges = self.requests.iter_mut().flat_map(|it| it.exchanges.values_mut());
+        for session in exchanges.filter_map(|exchange| exchange.session.as_deref_mut()) {
+            wakeups.wake_all(&mut session.watchers);
+        }
     }
 
     /// Ends an exchange with a failure.

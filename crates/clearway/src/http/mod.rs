@@ -75,6 +75,7 @@
 //! | `tunnel` | CONNECT: halves, datagrams and capsules of a tunnel |
 //! | `datagram_queue` | received datagrams of one tunnel |
 //! | `websocket` | WebSockets in such tunnels (feature `websocket`) |
+//! | [`webtransport`] | WebTransport sessions and their streams |
 //! | `interim` | interim responses (1xx) |
 //! | `error` | errors |
 
@@ -96,6 +97,7 @@ mod server_state;
 mod tunnel;
 pub(crate) mod turns;
 pub(crate) mod view;
+pub mod webtransport;
 #[cfg(feature = "websocket")]
 pub mod websocket;
 

@@ -57,6 +57,11 @@ impl RequestStream {
         WeakRequestStream(Arc::downgrade(&self.0))
     }
 
+    /// Returns the connection.
+    pub(super) fn connection(&self) -> &ConnectionRef {
+        &self.0.shared
+    }
+
     /// Works on the exchange under the connection's lock, then has the shard send what
     /// came of it.
     pub(super) fn call<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> R {

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::datagram_queue::DatagramQueue;
 use super::error::Error;
+use super::webtransport::SessionState;
 use crate::connection::wakeups::Wakeups;
 
 /// The requests in progress on a connection.
@@ -21,6 +22,8 @@ pub(super) struct Requests {
     pub(super) exchanges: FxHashMap<StreamId, ExchangeState>,
     /// The bytes of received datagrams, over all tunnels.
     pub(super) datagram_bytes: usize,
+    /// Streams of WebTransport sessions that have ended, whose tasks have to be woken.
+    pub(super) ended_streams: Vec<StreamId>,
 }
 
 impl Requests {
@@ -114,6 +117,8 @@ pub(super) struct ExchangeState {
     pub(super) stopped: Option<Code>,
     /// Received datagrams, once there are any or a task waits for one (tunnels).
     pub(super) datagrams: Option<Box<DatagramQueue>>,
+    /// Who waits for what of a WebTransport session.
+    pub(super) session: Option<Box<SessionState>>,
 }
 
 impl ExchangeState {
@@ -122,6 +127,9 @@ impl ExchangeState {
         wakeups.wake(self.reader.take());
         wakeups.wake(self.writer.take());
         self.wake_datagram_reader(wakeups);
+        if let Some(session) = &mut self.session {
+            session.wake(wakeups);
+        }
     }
 
     pub(super) fn wake_datagram_reader(&mut self, wakeups: &mut Wakeups) {

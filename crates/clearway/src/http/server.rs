@@ -197,6 +197,14 @@ impl ServerBuilder {
         self
     }
 
+    /// Accepts WebTransport ([`webtransport`](super::webtransport)), and
+    /// [`tunnels`](Self::tunnels) with it: up to `sessions` sessions at once on a connection. Those
+    /// beyond it are rejected with `H3_REQUEST_REJECTED`.
+    pub fn webtransport(mut self, sessions: u16) -> Self {
+        self.http.webtransport_sessions = sessions;
+        self.tunnels()
+    }
+
     /// Tunnels (CONNECT) at once, over all connections; 5,000 by default. Each is one of the
     /// [`max_requests`](Self::max_requests) too. As places become few, each connection gets fewer
     /// of them. Those beyond it are rejected with `H3_REQUEST_REJECTED`.

@@ -6,10 +6,12 @@ use bytes::Bytes;
 use clearway_http3::{Request, SendError};
 use clearway_quic::connection::{self as quic, ConnectionError};
 use clearway_quic::stream::{Directionality, StreamId};
+use rustc_hash::FxHashMap;
 
 use super::error::Error;
 use super::layer::HttpLayer;
 use super::requests::ExchangeState;
+use crate::connection::SendSlot;
 
 /// The HTTP layer together with the transport below it. What concerns one exchange is in
 /// [`RequestStream`](super::request_stream::RequestStream).
@@ -18,6 +20,8 @@ pub(crate) struct HttpView<'a> {
     pub(crate) quic: &'a mut quic::Connection,
     /// Why the connection ended, if it has.
     pub(crate) lost: Option<&'a ConnectionError>,
+    /// The sending halves of streams that the application has itself (WebTransport).
+    pub(crate) sends: &'a mut FxHashMap<StreamId, SendSlot>,
 }
 
 impl HttpView<'_> {

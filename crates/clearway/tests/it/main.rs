@@ -30,3 +30,4 @@ mod streams;
 mod tunnel;
 mod tunnels;
 mod websocket;
+mod webtransport;

@@ -39,6 +39,13 @@ impl Connection {
         session.is_some_and(|it| matches!(it.state, SessionState::Open(_)))
     }
 
+    /// Returns whether a session is open or asked for.
+    #[must_use]
+    pub fn has_open_sessions(&self) -> bool {
+        let webtransport = self.webtransport.as_deref();
+        webtransport.is_some_and(|it| it.open_sessions() > 0)
+    }
+
     /// A request has arrived. Returns false if it asks for one session too many, and was rejected
     /// (draft-ietf-webtrans-http3 §5.2).
     pub(super) fn admit_session<T: Transport>(

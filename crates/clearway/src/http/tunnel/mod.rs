@@ -25,6 +25,7 @@ pub use self::capsules::{Capsule, CapsuleReader};
 pub use self::datagrams::{TunnelDatagramError, TunnelDatagrams};
 pub use self::offer::Tunnel;
 pub(super) use self::offer::TunnelOffer;
+pub(super) use self::open::OpenedStream;
 pub use self::open::{OpenTunnel, OpenTunnelError};
 pub use self::receiver::TunnelReceiver;
 pub use self::sender::TunnelSender;

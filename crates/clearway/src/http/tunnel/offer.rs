@@ -94,22 +94,32 @@ impl TunnelOffer {
         self.advance(ANSWERED)
     }
 
-    /// Accepts the tunnel with this response. Returns `None` if it was answered before.
-    pub(in crate::http) fn accept(
-        self: &Arc<Self>,
+    /// Accepts the tunnel with this response, and returns its stream. Returns `None` if it was
+    /// answered before.
+    pub(in crate::http) fn accept_stream(
+        &self,
         mut response: response::Parts,
-    ) -> Option<Result<(TunnelSender, TunnelReceiver, TunnelDatagrams), Error>> {
+    ) -> Option<Result<RequestStream, Error>> {
         if !self.advance(ACCEPTED) {
             return None;
         }
         // A tunnel has no length (RFC 9110 §9.3.6).
         response.headers.remove(CONTENT_LENGTH);
+        let sent = (self.stream).respond(&message::response_head(response), false);
+        Some(sent.map(|()| self.stream.clone()))
+    }
+
+    /// Accepts the tunnel with this response. Returns `None` if it was answered before.
+    pub(in crate::http) fn accept(
+        self: &Arc<Self>,
+        response: response::Parts,
+    ) -> Option<Result<(TunnelSender, TunnelReceiver, TunnelDatagrams), Error>> {
+        let sent = self.accept_stream(response)?;
         let (stream, offer) = (self.stream.clone(), Some(self.clone()));
         let sender = TunnelSender::new(stream.clone(), Code::CONNECT_ERROR, offer.clone());
         let receiver = TunnelReceiver::new(stream.clone(), Code::NO_ERROR, offer.clone());
-        let sent = stream.respond(&message::response_head(response), false);
         let datagrams = TunnelDatagrams::new(stream, offer);
-        Some(sent.map(|()| (sender, receiver, datagrams)))
+        Some(sent.map(|_| (sender, receiver, datagrams)))
     }
 
     fn advance(&self, stage: u8) -> bool {
@@ -141,18 +151,32 @@ impl Tunnel {
         self,
         response: Response<()>,
     ) -> Result<(TunnelSender, TunnelReceiver, TunnelDatagrams), Error> {
-        let Self(offer) = self;
+        let parts = self.ready(response).await?;
+        self.0.accept(parts).unwrap_or(Err(answered_before()))
+    }
+
+    /// Does the same, and returns the stream with what keeps the tunnel's place.
+    pub(in crate::http) async fn accept_stream(
+        self,
+        response: Response<()>,
+    ) -> Result<(RequestStream, Arc<TunnelOffer>), Error> {
+        let parts = self.ready(response).await?;
+        let accepted = self.0.accept_stream(parts);
+        let stream = accepted.unwrap_or(Err(answered_before()))?;
+        Ok((stream, self.0))
+    }
+
+    /// Waits until the tunnel can be accepted with this response.
+    async fn ready(&self, response: Response<()>) -> Result<response::Parts, Error> {
         let (parts, ()) = response.into_parts();
         if !parts.status.is_success() {
             let why = "a tunnel is accepted with a status from 200 to 299";
             return Err(Error::Unsendable(SendError::OutOfOrder(why)));
         }
-        if offer.early {
-            offer.stream.handshake_complete().await?;
+        if self.0.early {
+            self.0.stream.handshake_complete().await?;
         }
-        let why = "the request for a tunnel was answered before";
-        let halves = offer.accept(parts);
-        halves.unwrap_or(Err(Error::Unsendable(SendError::OutOfOrder(why))))
+        Ok(parts)
     }
 
     /// Completes when the server shuts down ([`Server::shutdown`](crate::http::Server::shutdown)),
@@ -161,4 +185,9 @@ impl Tunnel {
         let server = self.0.permit.server().clone();
         async move { server.wait_for_closing().await }
     }
+}
+
+fn answered_before() -> Error {
+    let why = "the request for a tunnel was answered before";
+    Error::Unsendable(SendError::OutOfOrder(why))
 }

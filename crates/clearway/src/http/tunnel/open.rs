@@ -38,6 +38,35 @@ impl OpenTunnel {
     }
 }
 
+/// The stream of a tunnel that a client has opened.
+#[derive(Debug)]
+pub(in crate::http) struct OpenedStream {
+    pub(in crate::http) response: Response<()>,
+    pub(in crate::http) stream: RequestStream,
+    /// The server's half has ended.
+    ended: bool,
+}
+
+impl OpenedStream {
+    fn into_tunnel(self) -> OpenTunnel {
+        let Self {
+            response,
+            stream,
+            ended,
+        } = self;
+        let mut receiver = TunnelReceiver::new(stream.clone(), Code::REQUEST_CANCELLED, None);
+        if ended {
+            receiver.set_ended();
+        }
+        OpenTunnel {
+            response,
+            sender: TunnelSender::new(stream.clone(), Code::REQUEST_CANCELLED, None),
+            receiver,
+            datagrams: TunnelDatagrams::new(stream, None),
+        }
+    }
+}
+
 /// Why a tunnel could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -91,6 +120,14 @@ impl Client {
     /// [`request`](Self::request), and [`Error::Unsendable`] if the server does not support
     /// extended CONNECT.
     pub async fn tunnel(&self, request: Request<()>) -> Result<OpenTunnel, OpenTunnelError> {
+        Ok(self.open_tunnel(request).await?.into_tunnel())
+    }
+
+    /// Opens a tunnel, and returns its stream.
+    pub(in crate::http) async fn open_tunnel(
+        &self,
+        request: Request<()>,
+    ) -> Result<OpenedStream, OpenTunnelError> {
         let (mut parts, ()) = request.into_parts();
         parts.method = Method::CONNECT;
         let origin = Origin::of(&parts.uri)?;
@@ -132,7 +169,7 @@ impl Drop for CancelOnDrop {
 async fn open(
     connection: &Connection,
     head: &clearway_http3::Request,
-) -> Result<Result<OpenTunnel, OpenTunnelError>, Error> {
+) -> Result<Result<OpenedStream, OpenTunnelError>, Error> {
     let shared = connection.shared();
     let extended = !head.protocol.is_empty();
     let mut refused = false;
@@ -169,14 +206,9 @@ async fn open(
         return Ok(Err(OpenTunnelError::Refused(refused)));
     }
     parts.headers.remove(CONTENT_LENGTH);
-    let mut receiver = TunnelReceiver::new(stream.clone(), Code::REQUEST_CANCELLED, None);
-    if ended {
-        receiver.set_ended();
-    }
-    Ok(Ok(OpenTunnel {
+    Ok(Ok(OpenedStream {
         response: Response::from_parts(parts, ()),
-        sender: TunnelSender::new(stream.clone(), Code::REQUEST_CANCELLED, None),
-        receiver,
-        datagrams: TunnelDatagrams::new(stream, None),
+        stream,
+        ended,
     }))
 }
