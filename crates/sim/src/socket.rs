@@ -223,6 +223,35 @@ impl DatagramSocket for SimSocket {
 
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         charge(self.costs.send_call);
+        self.send_message(transmit)
+    }
+
+    fn send_many(&self, transmits: &mut [Transmit<'_>]) -> Result<usize, SendError> {
+        charge(self.costs.send_call);
+        let mut sent = 0;
+        for transmit in transmits {
+            match self.send_message(transmit) {
+                Ok(()) => sent += 1,
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(sent)
+    }
+
+    fn expect_errors(&self) {}
+
+    fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
+        Ok(None)
+    }
+
+    fn readiness(&self) -> ReadinessSource<'_> {
+        ReadinessSource::flags(self.attached.readiness.clone())
+    }
+}
+
+impl SimSocket {
+    fn send_message(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         let mut state = self.state();
         state.counters.send_calls += 1;
         if let Some(until) = self.full_until(self.now()) {
@@ -245,16 +274,6 @@ impl DatagramSocket for SimSocket {
         }
         transmit.contents = &[];
         Ok(())
-    }
-
-    fn expect_errors(&self) {}
-
-    fn poll_errors(&self) -> io::Result<Option<IcmpError>> {
-        Ok(None)
-    }
-
-    fn readiness(&self) -> ReadinessSource<'_> {
-        ReadinessSource::flags(self.attached.readiness.clone())
     }
 }
 

@@ -49,6 +49,24 @@ pub trait DatagramSocket: fmt::Debug + Send + Sync {
     /// See [`SendError`].
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError>;
 
+    /// Sends several trains with as few system calls as possible and returns how many were sent
+    /// whole; what was sent of the next is removed from its front. See [`Socket::send_many`].
+    ///
+    /// # Errors
+    /// Those of [`send`](Self::send) about the first train. An error of a later train ends the
+    /// call early; calling again with the rest returns it.
+    fn send_many(&self, transmits: &mut [Transmit<'_>]) -> Result<usize, SendError> {
+        let mut sent = 0_usize;
+        for transmit in transmits {
+            match self.send(transmit) {
+                Ok(()) => sent = sent.saturating_add(1),
+                Err(error) if sent == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(sent)
+    }
+
     /// Tells the socket that its descriptor reported an error (`EPOLLERR`), so that
     /// [`poll_errors`](Self::poll_errors) reads it; see [`Socket::expect_errors`].
     fn expect_errors(&self);
@@ -86,6 +104,10 @@ impl DatagramSocket for Socket {
 
     fn send(&self, transmit: &mut Transmit<'_>) -> Result<(), SendError> {
         self.send(transmit)
+    }
+
+    fn send_many(&self, transmits: &mut [Transmit<'_>]) -> Result<usize, SendError> {
+        self.send_many(transmits)
     }
 
     fn expect_errors(&self) {

@@ -1,5 +1,6 @@
 //! Sending trains of datagrams.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -7,8 +8,11 @@ use std::time::Duration;
 
 use clearway_quic::Instant;
 use clearway_quic::connection::Transmit;
+use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::path::ecn::Mark;
 use clearway_udp::{DatagramSocket, Ecn, MAX_TRAIN, SendError};
+
+use smallvec::SmallVec;
 
 use crate::log_limit::LogLimiter;
 
@@ -19,27 +23,35 @@ use crate::log_limit::LogLimiter;
 const MIN_RESEND_WAIT: Duration = Duration::from_millis(10);
 const MAX_RESEND_WAIT: Duration = Duration::from_secs(1);
 
-/// The result of sending a train.
+/// Trains that wait to be sent together, at most: a call for so many costs little more for each
+/// than the kernel's own work.
+const MAX_WAITING: usize = 16;
+
+/// A train of so many bytes leaves at once, with those before it: it keeps the kernel and the
+/// peer busy.
+const LARGE_TRAIN: usize = 16 * 1024;
+
+/// What became of a train that was not sent.
 #[derive(Debug)]
-pub(super) enum SendOutcome {
-    /// It was passed to the network.
-    Sent,
-    /// The host dropped it, which the transport handles as a loss.
-    Dropped,
-    /// Kept until the socket is writable; nothing else may be sent before.
-    Blocked,
+pub(super) enum NotSent {
     /// Datagrams of this size, in bytes, exceed the MTU of the first link.
     TooLarge(usize),
-    /// The socket failed permanently.
-    Broken(io::Error),
+    /// Kept until the socket is writable; nothing else may be sent before.
+    Blocked,
 }
 
-/// The buffer of a train, and the rest of a train that the socket has not sent yet.
+/// The buffer of trains, those that wait to be sent together, and what the socket has not sent
+/// yet.
 #[derive(Debug)]
 pub(super) struct Transmitter {
-    pub(super) train: Box<[u8]>,
-    blocked: Option<Train>,
-    /// When a blocked train is tried again without a writable event, and how long it waits for
+    /// Room for trains that wait, and for a whole one behind them.
+    buffer: Box<[u8]>,
+    /// Bytes of the buffer that are used by trains that wait.
+    used: usize,
+    waiting: VecDeque<Train>,
+    /// The socket was full.
+    is_blocked: bool,
+    /// When blocked trains are tried again without a writable event, and how long they wait for
     /// that.
     resend_at: Option<Instant>,
     wait_time: Duration,
@@ -48,6 +60,7 @@ pub(super) struct Transmitter {
 
 #[derive(Debug)]
 struct Train {
+    connection: ConnectionHandle,
     remote: SocketAddr,
     local_ip: Option<IpAddr>,
     ecn: Option<Ecn>,
@@ -58,105 +71,154 @@ struct Train {
 impl Transmitter {
     pub(super) fn new() -> Self {
         Self {
-            train: vec![0; MAX_TRAIN].into_boxed_slice(),
-            blocked: None,
+            buffer: vec![0; MAX_TRAIN.saturating_mul(2)].into_boxed_slice(),
+            used: 0,
+            waiting: VecDeque::with_capacity(MAX_WAITING),
+            is_blocked: false,
             resend_at: None,
             wait_time: Duration::ZERO,
             drops: LogLimiter::default(),
         }
     }
 
-    /// Whether a train waits for the socket.
+    /// Whether trains wait for the socket.
     pub(super) fn is_blocked(&self) -> bool {
-        self.blocked.is_some()
+        self.is_blocked
     }
 
-    /// Forgets a blocked train, because the socket was replaced.
+    /// Forgets all trains, because the socket was replaced.
     pub(super) fn forget(&mut self) {
-        self.blocked = None;
+        self.waiting.clear();
+        self.used = 0;
+        self.is_blocked = false;
         self.resend_at = None;
     }
 
-    /// Returns when to try a blocked train again without a writable event.
+    /// Returns when to try blocked trains again without a writable event.
     pub(super) fn resend_at(&self) -> Option<Instant> {
         self.resend_at
     }
 
-    /// Sends the train that `transmit` describes, from `self.train`.
+    /// Returns the room for the next train. Not to be called while it is blocked.
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        let end = self.used.saturating_add(MAX_TRAIN);
+        self.buffer.get_mut(self.used..end).unwrap_or_default()
+    }
+
+    /// Adds the train that was written into the [room](Self::room). Returns whether to
+    /// [send](Self::send) now: there are `most` trains, or too little room for another.
+    pub(super) fn push(
+        &mut self,
+        connection: ConnectionHandle,
+        transmit: &Transmit,
+        most: usize,
+    ) -> bool {
+        let end = self.used.saturating_add(transmit.len);
+        self.waiting.push_back(Train {
+            connection,
+            remote: transmit.remote,
+            local_ip: transmit.local_ip,
+            ecn: match transmit.ecn {
+                Mark::NotEct => None,
+                Mark::Ect0 => Some(Ecn::Ect0),
+                Mark::Ect1 => Some(Ecn::Ect1),
+            },
+            contents: self.used..end,
+            segment: transmit.segment,
+        });
+        self.used = end;
+        transmit.len >= LARGE_TRAIN
+            || self.waiting.len() >= most.min(MAX_WAITING)
+            || self.buffer.len().saturating_sub(self.used) < MAX_TRAIN
+    }
+
+    /// Sends the trains that wait, as far as the socket accepts them. Calls `on_not_sent` for
+    /// connections whose trains were not sent.
+    ///
+    /// # Errors
+    /// If the socket failed permanently.
     pub(super) fn send(
         &mut self,
         socket: &dyn DatagramSocket,
-        transmit: &Transmit,
         now: Instant,
-    ) -> SendOutcome {
-        self.wait_time = Duration::ZERO;
-        self.offer(
-            socket,
-            now,
-            Train {
-                remote: transmit.remote,
-                local_ip: transmit.local_ip,
-                ecn: match transmit.ecn {
-                    Mark::NotEct => None,
-                    Mark::Ect0 => Some(Ecn::Ect0),
-                    Mark::Ect1 => Some(Ecn::Ect1),
-                },
-                contents: 0..transmit.len,
-                segment: transmit.segment,
-            },
-        )
-    }
-
-    /// Tries a blocked train again.
-    pub(super) fn resend(&mut self, socket: &dyn DatagramSocket, now: Instant) -> SendOutcome {
-        match self.blocked.take() {
-            Some(train) => self.offer(socket, now, train),
-            None => SendOutcome::Sent,
+        mut on_not_sent: impl FnMut(ConnectionHandle, NotSent),
+    ) -> io::Result<()> {
+        if !std::mem::replace(&mut self.is_blocked, false) {
+            self.wait_time = Duration::ZERO;
         }
-    }
-
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "a train is used up: the rest of it is another"
-    )]
-    fn offer(&mut self, socket: &dyn DatagramSocket, now: Instant, train: Train) -> SendOutcome {
         self.resend_at = None;
-        let mut transmit = clearway_udp::Transmit {
-            remote: train.remote,
-            local_ip: train.local_ip,
-            ecn: train.ecn,
-            // Always in bounds: `transmit` wrote there.
-            contents: self.train.get(train.contents.clone()).unwrap_or(&[]),
-            segment_size: train.segment,
-        };
-        match socket.send(&mut transmit) {
-            Ok(()) => SendOutcome::Sent,
-            Err(SendError::WouldBlock) => {
-                let left = transmit.contents.len();
-                let start = train.contents.end.saturating_sub(left);
-                self.blocked = Some(Train {
-                    contents: start..train.contents.end,
-                    ..train
-                });
-                self.wait_time = self
-                    .wait_time
-                    .saturating_mul(2)
-                    .clamp(MIN_RESEND_WAIT, MAX_RESEND_WAIT);
-                self.resend_at = Some(now + self.wait_time);
-                SendOutcome::Blocked
-            }
-            Err(SendError::TooLarge) => {
-                SendOutcome::TooLarge(train.segment.unwrap_or(transmit.contents.len()))
-            }
-            Err(SendError::Dropped(kind)) => {
-                if let Some(suppressed) = self.drops.record(now) {
-                    let error = SendError::Dropped(kind);
-                    tracing::debug!(remote = %train.remote, suppressed, "a train of datagrams was dropped: {error}");
+        while !self.waiting.is_empty() {
+            let Err(error) = self.offer(socket) else {
+                continue;
+            };
+            match error {
+                SendError::WouldBlock => {
+                    self.block(now);
+                    for train in &self.waiting {
+                        on_not_sent(train.connection, NotSent::Blocked);
+                    }
+                    return Ok(());
                 }
-                SendOutcome::Dropped
+                SendError::TooLarge => {
+                    if let Some(train) = self.waiting.pop_front() {
+                        let size = train.segment.unwrap_or(train.contents.len());
+                        on_not_sent(train.connection, NotSent::TooLarge(size));
+                    }
+                }
+                SendError::Dropped(kind) => {
+                    // The transport handles it as a loss.
+                    let train = self.waiting.pop_front();
+                    if let Some(suppressed) = self.drops.record(now) {
+                        let error = SendError::Dropped(kind);
+                        let remote = train.map(|train| train.remote);
+                        tracing::debug!(
+                            ?remote,
+                            suppressed,
+                            "a train of datagrams was dropped: {error}"
+                        );
+                    }
+                }
+                SendError::Broken(error) => return Err(error),
             }
-            Err(SendError::Broken(error)) => SendOutcome::Broken(error),
         }
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Makes one send call, and removes what was sent.
+    fn offer(&mut self, socket: &dyn DatagramSocket) -> Result<(), SendError> {
+        let mut transmits: SmallVec<[clearway_udp::Transmit<'_>; MAX_WAITING]> = self
+            .waiting
+            .iter()
+            .map(|train| clearway_udp::Transmit {
+                remote: train.remote,
+                local_ip: train.local_ip,
+                ecn: train.ecn,
+                // Always in bounds: `transmit` wrote there.
+                contents: self.buffer.get(train.contents.clone()).unwrap_or(&[]),
+                segment_size: train.segment,
+            })
+            .collect();
+        let offered = match &mut transmits[..] {
+            [one] => socket.send(one).map(|()| 1),
+            several => socket.send_many(several),
+        };
+        let sent = *offered.as_ref().unwrap_or(&0);
+        let left = transmits.get(sent).map(|next| next.contents.len());
+        self.waiting.drain(..sent.min(self.waiting.len()));
+        if let (Some(next), Some(left)) = (self.waiting.front_mut(), left) {
+            next.contents.start = next.contents.end.saturating_sub(left);
+        }
+        offered.map(|_| ())
+    }
+
+    fn block(&mut self, now: Instant) {
+        self.is_blocked = true;
+        self.wait_time = self
+            .wait_time
+            .saturating_mul(2)
+            .clamp(MIN_RESEND_WAIT, MAX_RESEND_WAIT);
+        self.resend_at = Some(now + self.wait_time);
     }
 }
 

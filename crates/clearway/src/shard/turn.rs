@@ -10,11 +10,13 @@ use clearway_quic::connection::{EndpointEvent, RecvMeta, Transmit};
 use clearway_quic::endpoint::ConnectionHandle;
 use clearway_udp::DatagramSocket;
 
-use super::connections::Connections;
+use rustc_hash::FxHashMap;
+
+use super::connections::{Connections, Entry};
 use super::link::count;
 use super::scheduler::{Due, QUANTUM};
 use super::strays::QueuedDatagram;
-use super::transmitter::{SendOutcome, send_datagram};
+use super::transmitter::{NotSent, send_datagram};
 use crate::connection::{Activity, ConnectionRef, ConnectionShared, EventSlice, Stage, State};
 use crate::panic::catch;
 
@@ -54,6 +56,31 @@ enum Step {
     Done(TurnSummary),
 }
 
+/// Returns how many trains are sent together if `busy` connections have work: a third of them, so
+/// that one third is with the peers while another is worked on.
+fn trains_of(busy: u8) -> usize {
+    usize::from(busy / 3).max(1)
+}
+
+/// Tells a connection that its train was not sent.
+fn on_not_sent(
+    table: &FxHashMap<ConnectionHandle, Entry>,
+    now: Instant,
+    handle: ConnectionHandle,
+    not_sent: NotSent,
+) {
+    let Some(entry) = table.get(&handle) else {
+        return;
+    };
+    // If it panics, its next turn notices.
+    let _ = entry
+        .shared
+        .with_state(Stage::Turn, |state| match not_sent {
+            NotSent::Blocked => state.quic.on_scheduling_limited(now),
+            NotSent::TooLarge(size) => state.quic.on_datagram_too_large(now, size),
+        });
+}
+
 impl Connections {
     /// Gives connections their turns: first one each to those within their quantum, then to
     /// those that wait in the round, as long as there is time.
@@ -80,6 +107,7 @@ impl Connections {
         {
             at = self.serve_if_due(handle, at)?;
         }
+        self.send_trains(at)?;
         self.scheduler.end_round_if_idle();
         self.count_backlog();
         Ok(())
@@ -204,16 +232,19 @@ impl Connections {
 
     /// Dispatches the connection's events, sends its trains and sets its deadline.
     fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
-        let slice = &mut EventSlice::beside(self.link.busy.get());
+        let busy = self.link.busy.get();
+        let slice = &mut EventSlice::beside(busy);
+        let batch = trains_of(busy);
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
             let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, slice, now));
             shared.wake(&mut self.wakeups);
             match step {
                 Ok(Step::Send(train)) => {
-                    // Outside of the lock, because the system call takes long.
-                    let sent = self.transmitter.send(self.socket.get_ref(), &train, now);
-                    self.after_send(shared, sent)?;
+                    if self.transmitter.push(shared.handle, &train, batch) {
+                        // Outside of the lock, because the system call takes long.
+                        self.send_trains(now)?;
+                    }
                 }
                 Ok(Step::Wait(summary)) => {
                     self.finish_turn(shared, &summary);
@@ -256,10 +287,7 @@ impl Connections {
             return Step::Wait(self.settle(shared, state, now));
         }
         let segments = self.socket.get_ref().gso_segments();
-        match state
-            .quic
-            .transmit(now, &mut self.transmitter.train, segments)
-        {
+        match state.quic.transmit(now, self.transmitter.room(), segments) {
             Some(train) => Step::Send(train),
             None => {
                 state.dispatch(&self.link, now, &mut self.wakeups, slice);
@@ -287,20 +315,19 @@ impl Connections {
         }
     }
 
-    fn after_send(&mut self, shared: &ConnectionShared, sent: SendOutcome) -> io::Result<()> {
-        let now = self.link.clock.now();
-        // If it panics, the next step of the turn notices.
-        let _ = match sent {
-            SendOutcome::Sent | SendOutcome::Dropped => return Ok(()),
-            SendOutcome::Blocked => shared.with_state(Stage::Turn, |state| {
-                state.quic.on_scheduling_limited(now);
-            }),
-            SendOutcome::TooLarge(size) => shared.with_state(Stage::Turn, |state| {
-                state.quic.on_datagram_too_large(now, size);
-            }),
-            SendOutcome::Broken(error) => return Err(error),
-        };
-        Ok(())
+    /// Sends the trains that wait. While the socket is blocked, they go on waiting.
+    ///
+    /// # Errors
+    /// If the socket fails permanently.
+    fn send_trains(&mut self, now: Instant) -> io::Result<()> {
+        if self.transmitter.is_blocked() {
+            return Ok(());
+        }
+        let table = &self.table;
+        let socket = self.socket.get_ref();
+        self.transmitter.send(socket, now, |handle, not_sent| {
+            on_not_sent(table, now, handle, not_sent);
+        })
     }
 
     /// Ends a connection's turn: sets its deadline, updates its routes, and passes it to the
@@ -375,7 +402,7 @@ impl Connections {
         self.forget(handle);
     }
 
-    /// Sends the blocked train if the socket is writable, or if it has waited long enough.
+    /// Sends blocked trains if the socket is writable, or if they have waited long enough.
     ///
     /// # Errors
     /// If the socket fails permanently.
@@ -383,14 +410,16 @@ impl Connections {
         if !self.transmitter.is_blocked() {
             return Ok(());
         }
-        let transmitter = &mut self.transmitter;
+        let (transmitter, table) = (&mut self.transmitter, &self.table);
         let overdue = transmitter.resend_at().is_some_and(|at| at <= now);
-        let mut offer = |socket: &dyn DatagramSocket| match transmitter.resend(socket, now) {
-            SendOutcome::Blocked => Err(io::ErrorKind::WouldBlock.into()),
-            // The connection of the train is not known any more; it detects the loss of
-            // datagrams that are too large.
-            SendOutcome::Sent | SendOutcome::Dropped | SendOutcome::TooLarge(_) => Ok(()),
-            SendOutcome::Broken(error) => Err(error),
+        let mut offer = |socket: &dyn DatagramSocket| {
+            transmitter.send(socket, now, |handle, not_sent| {
+                on_not_sent(table, now, handle, not_sent);
+            })?;
+            if transmitter.is_blocked() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
         };
         let flushed = if overdue {
             offer(self.socket.get_ref())
