@@ -43,8 +43,8 @@ pub(crate) struct Client {
     config: ClientConfig,
     sessions: Arc<ClientSessions>,
     endpoint: Endpoint,
-    /// The clients of HTTP/3. One keeps one connection to a server at a time, and what it
-    /// remembers of the server is its own; many at once need a client each.
+    /// The clients of HTTP/3. One keeps one connection to a server at a time; many at once need a
+    /// client each, all of them on one socket.
     clients: Mutex<Vec<http3::Client>>,
     any: SocketAddr,
 }
@@ -59,7 +59,10 @@ impl Client {
         if one_by_one && let Some(client) = clients.first() {
             return Ok(client.clone());
         }
-        let client = http3::Client::bind(self.any, self.config.clone())?;
+        let client = match clients.first() {
+            Some(client) => client.with_own_connections(),
+            None => http3::Client::bind(self.any, self.config.clone())?,
+        };
         clients.push(client.clone());
         Ok(client)
     }

@@ -186,10 +186,10 @@ impl State {
         }
     }
 
-    /// When [`Self::handle_timeout`] has to be called next.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    /// Returns when to wake up and call [`Self::handle_timeout`].
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let http = self.http.as_ref().and_then(|http| http.next_timeout());
-        let quic = self.quic.next_timeout();
+        let quic = self.quic.next_wakeup();
         [quic, http].into_iter().flatten().min()
     }
 

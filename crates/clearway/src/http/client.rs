@@ -113,6 +113,15 @@ impl Client {
         Ok(Self(Arc::new(Pool::new(endpoint))))
     }
 
+    /// Returns a client with connections of its own on the same endpoint, so through the same socket.
+    ///
+    /// A client keeps one connection to each server, which is what a program needs. One that opens
+    /// several on purpose, such as a load generator, needs a client for each.
+    #[must_use]
+    pub fn with_own_connections(&self) -> Self {
+        Self(Arc::new(Pool::new(self.endpoint().clone())))
+    }
+
     /// Returns the underlying endpoint.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {

@@ -183,9 +183,12 @@ impl Driver {
         self.alarm.set(self.shard.handshakes_resume_at());
         // Errors wake it too, because a buffer full of them receives no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
-        if self.shard.transmitter.is_blocked() {
+        let is_blocked = self.shard.transmitter.is_blocked();
+        if is_blocked {
             interest |= Interest::WRITABLE;
         }
+        let now = self.shard.link.clock.now();
+        self.shard.socket.watch_writable(is_blocked, now);
         tokio::select! {
             biased;
             _ = self.shard.socket.ready(interest) => {}

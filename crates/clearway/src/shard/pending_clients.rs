@@ -101,6 +101,14 @@ pub(super) struct HandshakePace {
     transferred_at: Option<Instant>,
 }
 
+/// Handshakes begun in each turn while connections transfer data. At some 0.2 ms each, several
+/// would delay these in each of the round trips that a download takes to reach its rate.
+const ONE_BY_ONE: usize = 1;
+
+/// Handshakes begun in each turn otherwise. The first flights of several leave in one system call,
+/// and the socket is looked at once for all of them.
+const TOGETHER: usize = 3;
+
 /// How long after its last transfer a connection is expected to go on.
 const TRANSFER_WINDOW: Duration = Duration::from_millis(1);
 
@@ -127,10 +135,22 @@ impl HandshakePace {
 
     /// Returns the end of the pause, if there is one at `now`.
     pub(super) fn pause(&self, now: Instant) -> Option<Instant> {
-        let busy = self
-            .transferred_at
-            .is_some_and(|at| now.saturating_since(at) < TRANSFER_WINDOW);
-        (busy && now < self.resume_at).then_some(self.resume_at)
+        (self.is_beside_transfers(now) && now < self.resume_at).then_some(self.resume_at)
+    }
+
+    /// Returns how many handshakes may begin in one turn.
+    pub(super) fn per_turn(&self, now: Instant) -> usize {
+        if self.is_beside_transfers(now) {
+            ONE_BY_ONE
+        } else {
+            TOGETHER
+        }
+    }
+
+    /// Returns whether connections transfer data, which handshakes should not delay.
+    pub(super) fn is_beside_transfers(&self, now: Instant) -> bool {
+        self.transferred_at
+            .is_some_and(|at| now.saturating_since(at) < TRANSFER_WINDOW)
     }
 }
 
@@ -226,7 +246,9 @@ mod tests {
         assert_eq!(pace.pause(NOW + cost * 2), None);
         pace.on_untimed_handshake(NOW + cost * 3);
         assert_eq!(pace.pause(NOW + cost * 3), Some(NOW + cost * 5));
+        assert_eq!(pace.per_turn(NOW + cost), 1);
         // The transfer was long ago.
+        assert!(pace.per_turn(NOW + TRANSFER_WINDOW) > 1);
         pace.on_untimed_handshake(NOW + TRANSFER_WINDOW);
         assert_eq!(pace.pause(NOW + TRANSFER_WINDOW), None);
         // The machine was busy with something else.

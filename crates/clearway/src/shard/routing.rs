@@ -18,10 +18,6 @@ use crate::error::EndpointError;
 use crate::log_limit;
 use crate::panic::{CaughtPanic, catch};
 
-/// Handshakes begun in each turn. At some 0.2 ms each, several would delay open connections in
-/// each of the round trips that a download takes to reach its rate.
-const CLIENTS_PER_TURN: usize = 1;
-
 /// Consecutive panics in routing after which the shard fails. A single packet that makes
 /// routing panic must not end the shard; when every packet does, its routes are broken and
 /// no client is served any more.
@@ -52,7 +48,7 @@ impl Connections {
 
     /// Whether a new client may begin at once: no earlier client waits.
     pub(super) fn has_room_for_client(&self, now: Instant) -> bool {
-        self.begun < CLIENTS_PER_TURN
+        self.begun < self.handshake_pace.per_turn(now)
             && self.pending_clients.is_empty()
             && self.handshake_pace.pause(now).is_none()
     }
@@ -162,7 +158,7 @@ impl Connections {
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
     pub(super) fn begin_pending_clients(&mut self, now: Instant) -> Result<(), EndpointError> {
-        while self.begun < CLIENTS_PER_TURN
+        while self.begun < self.handshake_pace.per_turn(now)
             && self.handshakes_resume_at().is_none()
             && let Some(stray) = self.pending_clients.pop()
         {

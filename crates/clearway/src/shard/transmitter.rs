@@ -32,7 +32,7 @@ const MAX_WAITING: usize = 16;
 const LARGE_TRAIN: usize = 16 * 1024;
 
 /// What became of a train that was not sent.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum NotSent {
     /// Datagrams of this size, in bytes, exceed the MTU of the first link.
     TooLarge(usize),

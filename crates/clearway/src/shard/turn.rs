@@ -56,12 +56,6 @@ enum Step {
     Done(TurnSummary),
 }
 
-/// Returns how many trains are sent together if `busy` connections have work: a third of them, so
-/// that one third is with the peers while another is worked on.
-fn trains_of(busy: u8) -> usize {
-    usize::from(busy / 3).max(1)
-}
-
 /// Tells a connection that its train was not sent.
 fn on_not_sent(
     table: &FxHashMap<ConnectionHandle, Entry>,
@@ -234,7 +228,7 @@ impl Connections {
     fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
         let busy = self.link.busy.get();
         let slice = &mut EventSlice::beside(busy);
-        let batch = trains_of(busy);
+        let batch = self.trains_together(busy);
         for _ in 0..TRAINS_PER_TURN {
             let now = self.link.clock.now();
             let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, slice, now));
@@ -309,9 +303,23 @@ impl Connections {
             self.endpoint_events.push(event);
         }
         TurnSummary {
-            deadline: state.next_timeout(),
+            deadline: state.next_wakeup(),
             usable: state.connected || state.quic.has_readable_zero_rtt(),
             activity: state.activity(),
+        }
+    }
+
+    /// Returns how many trains are sent together if `busy` connections have work: a third of them,
+    /// so that one third is with the peers while another is worked on. Handshakes are not waited for
+    /// in this way, so all of a turn leave together.
+    fn trains_together(&self, busy: u8) -> usize {
+        if self
+            .handshake_pace
+            .is_beside_transfers(self.link.clock.now())
+        {
+            usize::from(busy / 3).max(1)
+        } else {
+            usize::MAX
         }
     }
 

@@ -16,13 +16,47 @@ use crate::{Instant, Role};
 /// retransmissions (after 1 and 3 s) that a server which is just starting may answer.
 const UNREACHABLE_TIMEOUT: Duration = Duration::from_millis(3_500);
 
+/// What the timers of an open connection are rounded up to for event loops, in nanoseconds: the
+/// granularity of RFC 9002 §6.1.2.
+const TIMER_GRAIN: u64 = 1_000_000;
+
+/// What the end of the closing and draining states is rounded up to for event loops, in nanoseconds:
+/// nothing waits for it but the memory of the connection.
+const END_GRAIN: u64 = 16_000_000;
+
 impl Connection {
     /// Returns when [`handle_timeout`](Self::handle_timeout) must be called next; `None` if
     /// only a datagram or the application can make a difference.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
+        let (precise, coarse) = self.next_timeouts();
+        precise.into_iter().chain(coarse).min()
+    }
+
+    /// Returns when an event loop with many connections should wake up for this one: at
+    /// [`next_timeout`](Self::next_timeout), or up to a millisecond later where that does no harm
+    /// (up to 16 once the connection has ended). As these times are whole multiples, the connections
+    /// share them. Timers are no finer than a millisecond by default (RFC 9002 §6.1.2).
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let (precise, coarse) = self.next_timeouts();
+        let grain = if self.lifecycle.is_open() {
+            TIMER_GRAIN
+        } else {
+            END_GRAIN
+        };
+        let shared = |at: Instant| {
+            let nanos = at.as_nanos();
+            Instant::from_nanos(nanos.checked_next_multiple_of(grain).unwrap_or(nanos))
+        };
+        precise.into_iter().chain(coarse.map(shared)).min()
+    }
+
+    /// Returns the next of the timers that have to be met precisely (of pacing and
+    /// acknowledgements), and of the others.
+    fn next_timeouts(&self) -> (Option<Instant>, Option<Instant>) {
         if !self.lifecycle.is_open() {
-            return self.lifecycle.state.until();
+            return (None, self.lifecycle.state.until());
         }
         // Without credit or connection ID, an ACK is sent when these arrive.
         let blocked = self
@@ -34,14 +68,13 @@ impl Connection {
             .filter(|&space| speaks && self.keys.sending_kind(space).is_some())
             .filter_map(|space| self.frames.spaces.get(space)?.ack.next_timeout());
         let [zero_rtt, previous] = self.keys.next_timeouts();
-        [
+        let coarse = [
             self.network.recovery.next_timeout(),
             self.timers.idle,
             self.handshake_deadline(),
             self.timers
                 .keep_alive
                 .filter(|_| self.lifecycle.handshake != HandshakeState::Running),
-            self.timers.pacing,
             self.timers.rest,
             self.timers.silence.next_timeout(),
             zero_rtt,
@@ -49,11 +82,9 @@ impl Connection {
                 .paths
                 .next_timeout(|path| can_send(path, &self.frames)),
             previous,
-        ]
-        .into_iter()
-        .flatten()
-        .chain(acks)
-        .min()
+        ];
+        let precise = self.timers.pacing.into_iter().chain(acks).min();
+        (precise, coarse.into_iter().flatten().min())
     }
 
     /// Handles the timers that are due at `now`. Harmless if none is.

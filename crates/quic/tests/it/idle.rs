@@ -76,6 +76,25 @@ fn idle_connection_wakes_once_to_rest_and_once_to_end() {
 }
 
 #[test]
+fn wakeups_are_multiples_that_many_connections_share() {
+    let mut world = idle();
+    let millisecond = 1_000_000;
+    let server = world.server.connection();
+    let (timeout, wakeup) = (server.next_timeout(), server.next_wakeup());
+    let (timeout, wakeup) = (timeout.unwrap().as_nanos(), wakeup.unwrap().as_nanos());
+    assert_eq!(wakeup, timeout.next_multiple_of(millisecond));
+    assert_ne!(wakeup, timeout);
+
+    // Nothing but memory waits for the end of a closed connection.
+    let now = world.now;
+    let server = world.server.connection();
+    server.close(now, 0, b"");
+    let timeout = server.next_timeout().unwrap().as_nanos();
+    let wakeup = server.next_wakeup().unwrap().as_nanos();
+    assert_eq!(wakeup, timeout.next_multiple_of(16 * millisecond));
+}
+
+#[test]
 fn rested_connection_transfers_data() {
     let mut world = idle();
     for _ in 0..3 {

@@ -37,7 +37,7 @@ impl Shard {
             let looked = entry.shared.with_state(Stage::Http, |state| {
                 // A connection that has ended has nothing more to send.
                 let due = state.error.is_none() && state.quic.is_transmit_due();
-                (due, state.next_timeout())
+                (due, state.next_wakeup())
             });
             // A terminated connection is removed in its turn.
             let Ok((due, timeout)) = looked else {

@@ -370,7 +370,7 @@ impl World for Shard {
                     let inside = entry.shared.with_state(Stage::Http, |state| {
                         let stats = state.quic.stats(self.now);
                         let streams = (state.quic.open_streams(), state.quic.buffered());
-                        let timeout = state.next_timeout().map(until);
+                        let timeout = state.next_wakeup().map(until);
                         let fault = state.fault.map(|stage| stage.to_string());
                         (stats.in_flight, streams, timeout, fault)
                     });
