@@ -190,7 +190,12 @@ fn sockets(out: &mut String, diagnosis: &Diagnosis) {
     for report in &diagnosis.sockets {
         let culprit = &report.culprit;
         let process = culprit.process.as_ref().map_or_else(
-            || "a process that cannot be seen".to_owned(),
+            || {
+                format!(
+                    "a process of user {} that cannot be seen",
+                    culprit.socket.uid
+                )
+            },
             |process| {
                 let threads = if process.threads == 1 {
                     "thread"

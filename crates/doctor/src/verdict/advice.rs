@@ -229,7 +229,8 @@ fn larger_buffer(view: &View<'_>) -> Option<Advice> {
     let delay = model.delay_by_buffer(larger)?;
     Some(Advice::new(
         format!(
-            "A larger buffer only delays the loss: one of {} (it has {}) would hold out {} longer, then lose as much.",
+            "A larger buffer (SO_RCVBUF in the program) only delays the loss: one of {} (it has {}) would hold out {} \
+             longer, then lose as much.",
             bytes(larger),
             bytes(limit),
             seconds(delay)

@@ -150,7 +150,10 @@ fn who(view: &View<'_>) -> String {
     let socket = format!("UDP socket {}", culprit.socket.local);
     match &culprit.process {
         Some(process) => format!("{} (process {}), {socket}", process.name, process.pid),
-        None => format!("{socket} of a process that cannot be seen"),
+        None => format!(
+            "{socket} of a process of user {} that cannot be seen",
+            culprit.socket.uid
+        ),
     }
 }
 

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use clearway_doctor::collector::{Depth, sample};
 use clearway_doctor::path::{Stage, State, classify};
-use clearway_doctor::source::Capture;
+use clearway_doctor::source::{Capture, Place, Source};
 use clearway_doctor::{Diagnosis, Focus, Health, Recording, Sample, render};
 
 const KERNELS: [&str; 6] = ["3.10", "4.19", "5.15", "6.1", "6.12", "6.18"];
 
+fn capture(kernel: &str) -> Capture {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
+    Capture::new(folder.join(kernel))
+}
+
 fn load(kernel: &str) -> Sample {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/captures")
-        .join(kernel);
-    sample(&mut Capture::new(folder), Duration::ZERO, Depth::Full).unwrap()
+    sample(&mut capture(kernel), Duration::ZERO, Depth::Full).unwrap()
 }
 
 /// Ten seconds after a capture, with these counters grown.
@@ -104,6 +106,61 @@ fn columns_that_kernels_have_added_are_read_where_they_are() {
             assert_eq!(found, number >= first, "{name} in Linux {kernel}");
         }
     }
+}
+
+/// A host without some places, such as a container that hides files of `/proc`.
+struct Without(Capture, &'static [Place]);
+
+impl Source for Without {
+    fn read(&mut self, place: Place) -> std::io::Result<Vec<u8>> {
+        if self.1.contains(&place) {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        self.0.read(place)
+    }
+}
+
+#[test]
+fn host_without_some_files_is_diagnosed_and_they_are_named() {
+    const HIDDEN: [Place; 4] = [
+        Place::Netstat,
+        Place::Softnet,
+        Place::Sockstat,
+        Place::Snmp6,
+    ];
+    let mut source = Without(capture("6.18"), &HIDDEN);
+    let first = sample(&mut source, Duration::ZERO, Depth::Full).unwrap();
+    let missing: Vec<&str> = first
+        .missing
+        .iter()
+        .map(|missing| &missing.what[..])
+        .collect();
+    // A host may have no IPv6.
+    assert_eq!(
+        missing,
+        HIDDEN[..3]
+            .iter()
+            .map(|place| place.subject())
+            .collect::<Vec<_>>()
+    );
+    let mut last = first.clone();
+    last.at = Duration::from_secs(10);
+    last.counters.add("Udp.RcvbufErrors", 900);
+    last.counters.add("Udp.InErrors", 900);
+    last.sockets[0].drops += 900;
+    let samples = vec![first, last];
+    let recording = Recording {
+        samples,
+        ..Recording::default()
+    };
+    let diagnosis = Diagnosis::new(&recording, &Focus::default());
+    assert_eq!(diagnosis.stage, Some(Stage::ReceiveBuffer));
+    let text = render::text::text(&diagnosis, false);
+    assert!(text.contains("/proc/net/netstat"), "{text}");
+    // Without the counters of UDP there is nothing to say.
+    let mut blind = Without(capture("6.18"), &[Place::Snmp]);
+    let error = sample(&mut blind, Duration::ZERO, Depth::Full).unwrap_err();
+    assert!(error.to_string().contains("/proc/net/snmp"), "{error}");
 }
 
 #[test]
