@@ -132,10 +132,12 @@ impl Recorder {
         self.add_full(Search::Always)
     }
 
-    /// Adds a sample of everything, but leaves sockets without their process where finding it would
-    /// cost too much.
-    #[cfg(feature = "watch")]
-    pub(crate) fn full_cheaply(&mut self) -> Result<(), Error> {
+    /// Adds a sample of everything, but leaves new sockets without their process where finding it would
+    /// cost too much: for who watches all the time.
+    ///
+    /// # Errors
+    /// If the counters of UDP cannot be read.
+    pub fn full_cheaply(&mut self) -> Result<(), Error> {
         self.add_full(Search::Rarely)
     }
 

@@ -172,8 +172,7 @@ fn send(to: &str, (rate, size, burst): (u32, usize, u32)) {
     }
 }
 
-/// Sends a thousand times a second without waiting for room in its small send buffer, and counts what the
-/// kernel refused.
+/// Sends bursts without waiting for room in its small send buffer, and counts what the kernel refused.
 fn crowd(to: &str) {
     let socket = bound("0.0.0.0:0", 0);
     socket.set_send_buffer_size(8_192).unwrap();
@@ -181,10 +180,12 @@ fn crowd(to: &str) {
     let to: SocketAddr = to.parse().unwrap();
     let counter = Counter::ready();
     loop {
-        if socket.send_to(&[b'x'; 1_200], &to.into()).is_err() {
-            counter.add(1);
+        for _ in 0..50 {
+            if socket.send_to(&[b'x'; 1_200], &to.into()).is_err() {
+                counter.add(1);
+            }
         }
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
