@@ -55,7 +55,6 @@ mod shard;
 mod traffic;
 
 pub use backend::{Backend, BackendId, BackendState};
-pub use service::{BackendStatus, Balancer, StartError, Status};
 pub use flows::{Flow, FlowCapacity, FlowKey, Flows, Upstream};
 pub use header::{Header, HeaderForm};
 pub use health::HealthSettings;
@@ -63,5 +62,6 @@ pub use lru::LruMap;
 pub use maglev::{Maglev, TABLE_SIZE};
 pub use plan::{Plan, PlanError};
 pub use router::{Route, RouteStep, Router, RouterLimits, Tuple};
+pub use service::{BackendStatus, Balancer, StartError, Status};
 pub use settings::{BackendSettings, Mode, Settings};
 pub use traffic::{DropReason, Traffic};

@@ -306,15 +306,19 @@ fn judge(
         let of = hops(at);
         [0, 1, 3, 4].iter().map(|&hop: &usize| of[hop].lost()).sum()
     };
-    let lost = lost(after) - lost(before);
+    let ever = lost(after);
+    let lost = ever.saturating_sub(lost(before));
     let offered = offered(after) - offered(before);
     let percent = lost as f64 / offered.max(1) as f64 * 100.0;
-    println!("lost at the balancer: {lost} of {offered} datagrams, {percent:.2} %");
+    println!(
+        "lost at the balancer: {lost} of {offered} datagrams, {percent:.2} %; \
+         {ever} since the first connection"
+    );
     let complete = tally.confirmed == arguments.clients && tally.failed == 0;
     let passed = if arguments.least_loss > 0.0 {
         percent >= arguments.least_loss
     } else {
-        lost == 0 && complete && tally.closed == 0
+        ever == 0 && complete && tally.closed == 0
     };
     println!(
         "{}",
