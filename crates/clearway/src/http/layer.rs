@@ -263,7 +263,10 @@ impl HttpLayer {
     }
 
     fn wake_sessions(&mut self, wakeups: &mut Wakeups) {
-        let exchanges = self.requests.iter_mut().flat_map(|it| it.exchanges.values_mut());
+        let exchanges = self
+            .requests
+            .iter_mut()
+            .flat_map(|it| it.exchanges.values_mut());
         for session in exchanges.filter_map(|exchange| exchange.session.as_deref_mut()) {
             wakeups.wake_all(&mut session.watchers);
         }

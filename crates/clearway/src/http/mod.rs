@@ -97,9 +97,9 @@ mod server_state;
 mod tunnel;
 pub(crate) mod turns;
 pub(crate) mod view;
-pub mod webtransport;
 #[cfg(feature = "websocket")]
 pub mod websocket;
+pub mod webtransport;
 
 /// The ALPN identifier (RFC 9114 §3.1).
 const ALPN: &str = "h3";

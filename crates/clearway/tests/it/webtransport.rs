@@ -141,7 +141,10 @@ async fn streams_and_datagrams_pass_in_both_directions() {
             })
         };
         let mut received = Vec::new();
-        recv.read_to_end(1 << 20).await.map(|all| received = all).unwrap();
+        recv.read_to_end(1 << 20)
+            .await
+            .map(|all| received = all)
+            .unwrap();
         assert!(received == data, "round {round}");
         sending.await.unwrap();
         let mut send = session.open_uni().await.unwrap();
@@ -149,7 +152,9 @@ async fn streams_and_datagrams_pass_in_both_directions() {
         send.finish().unwrap();
         let mut recv = session.accept_uni().await.unwrap();
         let mut received = Vec::new();
-        AsyncReadExt::read_to_end(&mut recv, &mut received).await.unwrap();
+        AsyncReadExt::read_to_end(&mut recv, &mut received)
+            .await
+            .unwrap();
         assert!(received == data, "round {round}");
         let largest = session.max_datagram_size().unwrap();
         session.send_datagram(&data[..largest]).unwrap();
@@ -232,11 +237,20 @@ async fn codes_of_streams_are_the_applications() {
     let session = world.open().await.unwrap();
     let (mut send, mut recv) = session.open_bi().await.unwrap();
     send.write_all(b"x").await.unwrap();
-    assert!(matches!(send.stopped().await, Some(StreamError::Stopped(77))));
+    assert!(matches!(
+        send.stopped().await,
+        Some(StreamError::Stopped(77))
+    ));
     let read = recv.read_chunk(10).await;
-    assert!(matches!(read, Err(StreamError::Reset(u32::MAX))), "{read:?}");
+    assert!(
+        matches!(read, Err(StreamError::Reset(u32::MAX))),
+        "{read:?}"
+    );
     let written = send.write_all(b"y").await;
-    assert!(matches!(written, Err(StreamError::Stopped(77))), "{written:?}");
+    assert!(
+        matches!(written, Err(StreamError::Stopped(77))),
+        "{written:?}"
+    );
 }
 
 #[tokio::test]
@@ -265,7 +279,9 @@ async fn protocol_is_chosen_among_those_offered() {
         let _ = session.closed().await;
     });
     let offer = async |protocols: &[&str]| {
-        let opened = world.client.webtransport_with_protocols(world.request(), protocols);
+        let opened = world
+            .client
+            .webtransport_with_protocols(world.request(), protocols);
         opened.await.unwrap().0.protocol().map(str::to_owned)
     };
     assert_eq!(offer(&[]).await, None);
@@ -387,7 +403,10 @@ async fn end_of_the_connection_ends_sessions_and_streams() {
     let (mut send, mut recv) = session.open_bi().await.unwrap();
     send.write_all(b"x").await.unwrap();
     let read = recv.read_chunk(10).await;
-    assert!(matches!(read, Err(StreamError::ConnectionLost(_))), "{read:?}");
+    assert!(
+        matches!(read, Err(StreamError::ConnectionLost(_))),
+        "{read:?}"
+    );
     assert!(matches!(session.closed().await, SessionError::Ended(_)));
     assert!(session.accept_uni().await.is_err());
     assert!(session.draining().await.is_err());

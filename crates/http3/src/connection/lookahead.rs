@@ -74,7 +74,9 @@ impl Connection {
                 // The next round sees whether any of it has arrived.
                 StreamItem::Content => {}
                 // Both are only at the beginning of a stream.
-                StreamItem::SessionStream(_) | StreamItem::UnknownStream => return Ok(self.store_ending(id, Ok(Ending::Gone))),
+                StreamItem::SessionStream(_) | StreamItem::UnknownStream => {
+                    return Ok(self.store_ending(id, Ok(Ending::Gone)));
+                }
                 StreamItem::Blocked => {
                     let receiving = self.receiving(id);
                     return Ok(receiving.is_some_and(|it| it.trailers.is_some()));

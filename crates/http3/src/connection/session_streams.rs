@@ -61,7 +61,9 @@ impl Connection {
     /// Handles a bidirectional stream that the server opened.
     pub(super) fn on_session_stream(&mut self, id: StreamId) {
         let webtransport = self.webtransport.get_or_insert_default();
-        webtransport.headers.push((id, StreamHeaderReader::default()));
+        webtransport
+            .headers
+            .push((id, StreamHeaderReader::default()));
     }
 
     /// Handles a bidirectional stream of a client, whose header was read as one of a frame.

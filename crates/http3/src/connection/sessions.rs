@@ -35,7 +35,10 @@ impl Connection {
     /// Returns whether a session is open: it was accepted and is not over.
     #[must_use]
     pub fn is_session_open(&self, id: StreamId) -> bool {
-        let session = self.webtransport.as_deref().and_then(|it| it.sessions.get(&id));
+        let session = self
+            .webtransport
+            .as_deref()
+            .and_then(|it| it.sessions.get(&id));
         session.is_some_and(|it| matches!(it.state, SessionState::Open(_)))
     }
 

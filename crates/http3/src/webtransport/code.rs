@@ -20,10 +20,7 @@ pub const fn code_to_wire(code: u32) -> u64 {
 /// Converts the code of RESET_STREAM or STOP_SENDING to the application's. Returns `None` if it is
 /// not in the range, or reserved.
 #[must_use]
-#[expect(
-    clippy::arithmetic_side_effects,
-    reason = "checked to be in the range"
-)]
+#[expect(clippy::arithmetic_side_effects, reason = "checked to be in the range")]
 pub const fn code_from_wire(code: u64) -> Option<u32> {
     if code < FIRST || code > LAST || (code - 0x21).is_multiple_of(0x1f) {
         return None;

@@ -111,7 +111,10 @@ impl TunnelDatagrams {
         dropped.and_then(Result::ok).unwrap_or(0)
     }
 
-    pub(in crate::http) fn poll_recv(&self, cx: &Context<'_>) -> Poll<Result<Option<Bytes>, Error>> {
+    pub(in crate::http) fn poll_recv(
+        &self,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, Error>> {
         let received: Option<Result<Poll<Option<Bytes>>, Error>> = self
             .stream
             .look(|view, id| view.poll_datagram(id, cx.waker()));

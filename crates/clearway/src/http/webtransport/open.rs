@@ -32,7 +32,9 @@ impl Client {
         mut request: Request<()>,
         protocols: &[&str],
     ) -> Result<(WebTransportSession, Response<()>), OpenTunnelError> {
-        request.extensions_mut().insert(Protocol::new("webtransport"));
+        request
+            .extensions_mut()
+            .insert(Protocol::new("webtransport"));
         let list: Vec<String> = protocols.iter().map(|it| quoted(it)).collect();
         if let Ok(value) = HeaderValue::try_from(list.join(", "))
             && !list.is_empty()

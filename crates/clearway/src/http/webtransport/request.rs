@@ -100,8 +100,8 @@ impl SessionRequest {
     /// See [`RefusedSession`].
     pub fn of<B>(request: &Request<B>, origins: &AllowedOrigins) -> Result<Self, RefusedSession> {
         let protocol = request.extensions().get::<Protocol>();
-        let is_session = protocol
-            .is_some_and(|it| matches!(it.name(), b"webtransport" | b"webtransport-h3"));
+        let is_session =
+            protocol.is_some_and(|it| matches!(it.name(), b"webtransport" | b"webtransport-h3"));
         let tunnel = request.extensions().get::<Tunnel>();
         let tunnel = tunnel.filter(|_| is_session && request.method() == Method::CONNECT);
         let tunnel = tunnel.ok_or(RefusedSession::NotWebTransport)?;

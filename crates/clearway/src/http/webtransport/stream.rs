@@ -318,7 +318,10 @@ impl RecvStream {
             let taken = max.clamp(1, self.buffered.len());
             return Ok(Some(self.buffered.split_to(taken)));
         }
-        self.inner.read_chunk(max).await.map_err(StreamError::of_read)
+        self.inner
+            .read_chunk(max)
+            .await
+            .map_err(StreamError::of_read)
     }
 
     /// Reads everything up to the end, at most `limit` bytes. Not cancel-safe: what was read is lost

@@ -173,7 +173,11 @@ fn end_of_the_stream_is_a_close_without_an_error() {
             [(close.clone(), vec![])],
             "{role:?}"
         );
-        assert_eq!(ends(&mut world, role), [(close, vec![])], "answered by the end");
+        assert_eq!(
+            ends(&mut world, role),
+            [(close, vec![])],
+            "answered by the end"
+        );
         assert_eq!(world.client.app.open_requests(), 0);
         assert_eq!(world.server.app.open_requests(), 0);
     }
@@ -207,7 +211,12 @@ fn drain_is_told_once_and_the_session_goes_on() {
     let events = world.client.app.events.drain(..);
     let draining = events.filter(|event| *event == Event::SessionDraining(session));
     assert_eq!(draining.count(), 1);
-    open(&mut world, Role::Client, session, Directionality::Bidirectional);
+    open(
+        &mut world,
+        Role::Client,
+        session,
+        Directionality::Bidirectional,
+    );
     let (http, quic) = world.client.split();
     http.close_session(quic, session, 0, "");
     let close = SessionEnd::Closed(CloseSession::default());
@@ -218,7 +227,12 @@ fn drain_is_told_once_and_the_session_goes_on() {
 #[test]
 fn stream_error_codes_are_the_applications() {
     let (mut world, session) = session();
-    let stream = open(&mut world, Role::Client, session, Directionality::Bidirectional);
+    let stream = open(
+        &mut world,
+        Role::Client,
+        session,
+        Directionality::Bidirectional,
+    );
     run(&mut world);
     let quic = world.client.connection();
     quic.reset(stream, code_to_wire(77)).expect("resets");
@@ -291,7 +305,13 @@ fn sessions_beyond_the_limit_are_rejected_and_a_place_is_free_after_a_close() {
         Event::Reset { stream, code } if *code == Code::REQUEST_REJECTED => Some(*stream),
         _ => None,
     };
-    let rejected: Vec<StreamId> = world.client.app.events.iter().filter_map(rejected).collect();
+    let rejected: Vec<StreamId> = world
+        .client
+        .app
+        .events
+        .iter()
+        .filter_map(rejected)
+        .collect();
     assert_eq!(rejected.len(), 1);
     let open = sessions.into_iter().filter(|id| !rejected.contains(id));
     let open: Vec<StreamId> = open.collect();
@@ -317,7 +337,12 @@ fn session_goes_on_after_goaway_and_a_new_one_is_rejected() {
         http.shutdown(quic);
         run(&mut world);
     }
-    let stream = open(&mut world, Role::Client, session, Directionality::Bidirectional);
+    let stream = open(
+        &mut world,
+        Role::Client,
+        session,
+        Directionality::Bidirectional,
+    );
     world
         .client
         .connection()
