@@ -1,71 +1,12 @@
-// Drives Chromium over its debugging protocol: no packages needed. See .ci/viewer.
-import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+// What a report draws, and how it zooms. See .ci/viewer.
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
 import assert from "node:assert/strict";
+import { open } from "./chromium.mjs";
 
-const [chromium, page, screenshot] = process.argv.slice(2);
-const profile = mkdtempSync(join(tmpdir(), "clearway-viewer-"));
-const browser = spawn(chromium, [
-  "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-port=0",
-  `--user-data-dir=${profile}`, "--window-size=1360,2000", "--hide-scrollbars", `file://${resolve(page)}`,
-]);
-const deadline = setTimeout(() => { console.error("viewer: no answer from Chromium in 50 s"); browser.kill(); process.exit(1); }, 50_000);
-
-const port = await new Promise((found) => {
-  let said = "";
-  browser.stderr.on("data", (data) => {
-    said += data;
-    const match = said.match(/ws:\/\/127\.0\.0\.1:(\d+)\//);
-    if (match) found(match[1]);
-  });
-});
-
-async function target() {
-  for (;;) {
-    const all = await (await fetch(`http://127.0.0.1:${port}/json`)).json();
-    const own = all.find((each) => each.type === "page" && each.url.startsWith("file:"));
-    if (own) return own.webSocketDebuggerUrl;
-    await new Promise((done) => setTimeout(done, 50));
-  }
-}
-
-const socket = new WebSocket(await target());
-await new Promise((open) => { socket.onopen = open; });
-let next = 1;
-const waiting = new Map();
-const errors = [];
-socket.onmessage = ({ data }) => {
-  const message = JSON.parse(data);
-  if (message.method === "Runtime.exceptionThrown") errors.push(message.params.exceptionDetails.text);
-  waiting.get(message.id)?.(message);
-};
-function send(method, params = {}) {
-  const id = next++;
-  socket.send(JSON.stringify({ id, method, params }));
-  return new Promise((done) => waiting.set(id, done)).then((message) => {
-    assert.ok(!message.error, `${method}: ${JSON.stringify(message.error)}`);
-    return message.result;
-  });
-}
-async function run(expression) {
-  const { result, exceptionDetails } = await send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
-  assert.ok(!exceptionDetails, `${expression}: ${exceptionDetails?.exception?.description}`);
-  return result.value;
-}
-// What was drawn, once the next frame has been painted.
-const drawn = () => run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(page.lanes.drawn))))");
+const [chromium, file, screenshot, expected] = process.argv.slice(2);
+const { send, run, key, drawn, close } = await open(chromium, `file://${resolve(file)}`);
 const range = () => run("[page.lanes.from, page.lanes.to]");
-async function key(text) {
-  await run(`document.dispatchEvent(new KeyboardEvent("keydown", { key: ${JSON.stringify(text)}, bubbles: true }))`).catch(async () => {
-    await run(`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: ${JSON.stringify(text)}, bubbles: true }))`);
-  });
-}
-
-await send("Runtime.enable");
-await send("Page.enable");
-await run("new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', done))");
 
 const panel = await run("({ headline: page.panels[0].headline, problems: page.panels[0].problems.length, flips: page.panels[0].flips.length, losses: page.panels[0].losses.length, end: page.panels[0].end, bands: page.panels[0].bands.length })");
 assert.equal(await run("document.getElementById('headline').textContent"), panel.headline);
@@ -122,10 +63,30 @@ assert.ok(some > 0 && some < all, `${some} of ${all}`);
 assert.equal(await run(searched.replace("TEXT", "'no such event'")), 0);
 await key("t");
 await drawn();
-assert.deepEqual(errors, []);
+if (expected) await disease();
 console.log(`viewer: ${panel.headline}`);
 console.log(`viewer: ${JSON.stringify(shown[first])}`);
-clearTimeout(deadline);
-socket.close();
-browser.once("exit", () => rmSync(profile, { recursive: true, force: true }));
-browser.kill();
+close();
+
+// The page says what is wrong and why, and shows one such round trip.
+async function disease() {
+  assert.match(panel.headline, new RegExp(expected));
+  assert.equal(await run("document.querySelector('h1').className"), "error");
+  assert.ok(panel.flips > 500, `${panel.flips}`);
+  assert.ok(shown[first].flips > 50, JSON.stringify(shown));
+  assert.ok(shown[first].bands > 0, JSON.stringify(shown));
+  // The line of the window is flat while it is shaded.
+  const flat = await run(`(() => {
+    const [problem] = page.panels[0].problems, line = page.panels[0].lanes[0].lines[0];
+    const values = line.v.filter((_, i) => line.times[i] > problem.t0 / 1e3 && line.times[i] < problem.t1 / 1e3);
+    return Math.max(...values) / Math.min(...values);
+  })()`);
+  assert.ok(flat <= 1.5, `${flat}`);
+  // A click on the event that did it zooms to that round trip.
+  await run("document.querySelector('.problem li.flip').click()");
+  const [from, to] = await range();
+  assert.ok(to - from < 1e6, `${from} ${to}`);
+  const closer = (await drawn())[first];
+  assert.ok(closer.flips >= 1 && closer.flips <= 3, JSON.stringify(closer));
+  assert.ok(await run("document.querySelector('.problem').textContent.includes('Cause: ')"));
+}

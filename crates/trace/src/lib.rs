@@ -8,6 +8,7 @@
 //!                                                  └── Vec, Tee, Shared
 //!                       diagnosis: what is wrong, why, what to try
 //!                       report::html: one page that shows all of it
+//!                       fleet: all connections of a running endpoint, and metrics
 //! ```
 //!
 //! A connection is recorded by `connection.set_observer(Box::new(Recorder::new(sink)))`;
@@ -60,6 +61,7 @@ pub mod breakdown;
 pub mod detect;
 pub mod diagnosis;
 pub mod event;
+pub mod fleet;
 pub mod qlog;
 pub mod recorder;
 pub mod report;
@@ -70,6 +72,7 @@ pub use breakdown::{Breakdown, WaitReason};
 pub use detect::{Detector, Detectors, Finding, Profile, Severity};
 pub use diagnosis::{Diagnosis, Examination, Examiner};
 pub use event::{Event, EventData};
+pub use fleet::Fleet;
 pub use recorder::Recorder;
 pub use series::{Series, Track};
 pub use sink::{Shared, Sink, Tee};

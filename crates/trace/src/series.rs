@@ -70,9 +70,11 @@ pub struct Mark {
 const MAX_POINTS: usize = 1 << 20;
 
 /// The values of a trace over time. Bounded: when a track is full, neighbours are merged so that
-/// their extremes stay.
-#[derive(Clone, Debug, Default)]
+/// their extremes stay; of too many losses, states and limits, the older half is left out.
+#[derive(Clone, Debug)]
 pub struct Series {
+    /// Maximum number of points per track, and of losses, states and limits.
+    most: usize,
     tracks: BTreeMap<Track, Vec<Point>>,
     losses: Vec<u64>,
     probes: Vec<u64>,
@@ -89,7 +91,25 @@ impl Series {
     /// An empty series.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with_points(MAX_POINTS)
+    }
+
+    /// An empty series that keeps at most this many points per track; with 0, none.
+    #[must_use]
+    pub fn with_points(most: usize) -> Self {
+        Self {
+            most: most.min(MAX_POINTS),
+            tracks: BTreeMap::new(),
+            losses: Vec::new(),
+            probes: Vec::new(),
+            states: Vec::new(),
+            markers: Vec::new(),
+            limits: Vec::new(),
+            flight: 0,
+            sent: 0,
+            received: 0,
+            end: 0,
+        }
     }
 
     /// The series of a whole trace.
@@ -105,6 +125,9 @@ impl Series {
     /// Adds a value, for quantities that are not in traces.
     pub fn push(&mut self, track: Track, time: u64, value: u64) {
         self.end = self.end.max(time);
+        if self.most == 0 {
+            return;
+        }
         let points = self.tracks.entry(track).or_default();
         // A run of equal values keeps its ends.
         if let [.., before, last] = points.as_slice()
@@ -114,7 +137,7 @@ impl Series {
             points.pop();
         }
         points.push(Point { time, value });
-        if points.len() >= MAX_POINTS {
+        if points.len() >= self.most {
             thin(points);
         }
     }
@@ -208,6 +231,16 @@ impl Series {
     }
 }
 
+/// Adds to a list of at most `most`; a full one loses its older half.
+fn add<T>(list: &mut Vec<T>, most: usize, item: T) {
+    if list.len() >= most {
+        list.drain(..list.len().div_ceil(2));
+    }
+    if most > 0 {
+        list.push(item);
+    }
+}
+
 /// Merges neighbours: the extremes of each four points stay, in their order.
 fn thin(points: &mut Vec<Point>) {
     let mut kept = Vec::with_capacity((points.len() / 2).saturating_add(2));
@@ -227,6 +260,12 @@ fn thin(points: &mut Vec<Point>) {
         kept.push(*second);
     }
     *points = kept;
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Sink for Series {
@@ -267,40 +306,38 @@ impl Sink for Series {
                 self.push(Track::Received, time, self.received);
             }
             EventData::DataBlockedUpdated { reason } => {
-                if self.limits.len() < MAX_POINTS {
-                    self.limits.push((time, *reason));
-                }
+                add(&mut self.limits, self.most, (time, *reason));
             }
             EventData::PacketLost {
                 mtu_probe: false, ..
             } => {
-                if self.losses.len() < MAX_POINTS {
-                    self.losses.push(time);
-                }
+                add(&mut self.losses, self.most, time);
             }
             EventData::TimerUpdated {
                 kind: Some(crate::event::TimerKind::Pto),
                 change: crate::event::TimerChange::Expired,
             } => {
-                if self.probes.len() < MAX_POINTS {
-                    self.probes.push(time);
-                }
+                add(&mut self.probes, self.most, time);
             }
             EventData::CongestionStateUpdated { new, .. } => {
-                if self.states.len() < MAX_POINTS {
-                    self.states.push(Mark {
+                add(
+                    &mut self.states,
+                    self.most,
+                    Mark {
                         time,
                         text: new.to_string(),
-                    });
-                }
+                    },
+                );
             }
             EventData::Marker { kind, message } => {
-                if self.markers.len() < MAX_POINTS {
-                    self.markers.push(Mark {
+                add(
+                    &mut self.markers,
+                    self.most,
+                    Mark {
                         time,
                         text: format!("{kind}: {message}"),
-                    });
-                }
+                    },
+                );
             }
             EventData::TupleAssigned { .. } => self.flight = 0,
             EventData::PacketLost { .. }

@@ -8,6 +8,7 @@ use clearway::connection_id::quic_lb::ServerId;
 use clearway_links::Span;
 
 use super::limit_options::LimitOptions;
+use super::observe::ObserveOptions;
 use super::proxy_options::ProxyOptions;
 use crate::address;
 use crate::controller_help::controller_help;
@@ -39,6 +40,9 @@ Examples:
 
   # a proxy for UDP too, for those who have a token of the file
   clearway serve . --connect-udp --proxy-token tokens.txt
+
+  # connections in the browser (clearway view URL) and metrics for Prometheus
+  clearway serve . --observe 127.0.0.1:9100
 
   # for scripts: the listening address and each request as JSON on stdout
   clearway serve . --listen 127.0.0.1:0 --json";
@@ -102,6 +106,8 @@ pub(crate) struct Args {
     pub(super) bounds: LimitOptions,
     #[command(flatten)]
     pub(super) qlog: QlogOptions,
+    #[command(flatten)]
+    pub(super) observe: ObserveOptions,
     /// Print JSON lines to stdout: the listening address, then each request.
     #[arg(long)]
     pub(super) json: bool,

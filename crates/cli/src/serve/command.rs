@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use clearway::http::{Code, Server};
-use clearway::{BuildError, QlogDir, ServerConfig, TransportConfig};
+use clearway::{BuildError, EndpointBuilder, QlogDir, ServerConfig, TransportConfig};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -75,8 +75,16 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
     let load_balancer = LoadBalancer::load(args)?;
     let tokens = args.proxy.tokens()?;
-    let server = bind(args, &certificate, &memory, qlog, load_balancer.as_ref())?;
+    let observation = args.observe.open()?;
+    let traced = |endpoint| match &observation {
+        Some(observation) => with_traces(observation.watch(endpoint), qlog),
+        None => with_traces(endpoint, qlog),
+    };
+    let server = bind(args, &certificate, &memory, traced, load_balancer.as_ref())?;
     announce(&server, &certificate, args.json)?;
+    if let Some(observation) = observation {
+        observation.start(args.json)?;
+    }
     // From here on nobody waits for the reader of the log.
     background::start()?;
     let descriptors = Descriptors::raise(usize::from(args.shards));
@@ -155,7 +163,7 @@ fn bind(
     args: &Args,
     certificate: &Certificate,
     memory: &Memory,
-    qlog: Option<&QlogDir>,
+    traced: impl Fn(EndpointBuilder) -> EndpointBuilder,
     load_balancer: Option<&LoadBalancer>,
 ) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
@@ -171,7 +179,7 @@ fn bind(
             .shards(usize::from(args.shards))
             .timeouts(args.bounds.timeouts())
             .max_requests(most_requests(args.bounds.max_connections))
-            .endpoint(|endpoint| with_traces(endpoint, qlog))
+            .endpoint(&traced)
             .max_tunnels(MAX_TUNNELS);
         if let Some(load_balancer) = load_balancer {
             let make = load_balancer.generators();

@@ -21,6 +21,7 @@ mod limits;
 mod listing;
 mod load_balancer;
 mod log;
+mod observe;
 mod pieces;
 mod priority;
 mod proxy_options;

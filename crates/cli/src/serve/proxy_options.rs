@@ -7,7 +7,7 @@ use clearway::http::connect_udp::{AddressPolicy, UdpProxy};
 use ipnet::IpNet;
 
 use crate::failure::Failure;
-use crate::proxy_token;
+use crate::tokens;
 
 /// Tunnels at once, over all clients. Each needs a descriptor.
 pub(super) const MAX_TUNNELS: usize = 500;
@@ -44,7 +44,7 @@ impl ProxyOptions {
     /// If the file cannot be used.
     pub(super) fn tokens(&self) -> Result<Vec<String>, Failure> {
         match &self.proxy_token {
-            Some(file) if self.connect_udp => proxy_token::read(file),
+            Some(file) if self.connect_udp => tokens::read("--proxy-token", file),
             Some(_) | None => Ok(Vec::new()),
         }
     }

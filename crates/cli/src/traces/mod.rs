@@ -1,10 +1,12 @@
 //! Traces that commands read: which files, what is in them, in order of time.
 
 mod files;
+mod index;
 mod load;
 mod open;
 mod order;
 
 pub(crate) use self::files::files;
+pub(crate) use self::index::{Drawn, Index};
 pub(crate) use self::load::{TraceFile, load, load_from};
 pub(crate) use self::open::{Compression, decode, open};

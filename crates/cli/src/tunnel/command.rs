@@ -19,8 +19,8 @@ use crate::failure::{Failure, Kind};
 use crate::get;
 use crate::interrupt::unless_interrupted;
 use crate::output::{print, print_json};
-use crate::proxy_token;
 use crate::qlog;
+use crate::tokens;
 
 /// The longest UDP packet.
 const MAX_PACKET: usize = 65_535;
@@ -42,7 +42,10 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
 
 async fn tunnel(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let config = get::trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
-    let token = args.proxy_token.as_deref().map(proxy_token::read);
+    let token = args
+        .proxy_token
+        .as_deref()
+        .map(|file| tokens::read("--proxy-token", file));
     let token = token.transpose()?.and_then(|all| all.into_iter().next());
     let client = get::client(&config, qlog)?;
     let socket = UdpSocket::bind(args.local).await.map_err(|error| {

@@ -1,8 +1,8 @@
 //! `clearway view`: traces in the browser.
 
 mod args;
-mod http;
 mod server;
+mod source;
 
 pub(crate) use self::args::{ABOUT, Args};
 pub(crate) use self::server::command;

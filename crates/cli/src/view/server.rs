@@ -1,39 +1,30 @@
 //! The server of `clearway view`.
 
 use core::net::{Ipv4Addr, SocketAddr};
-use core::time::Duration;
 use std::io::{BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use clearway_trace::report::{MAX_PANELS, page, panel_json};
+use clearway_trace::report::{MAX_PANELS, Panel, Served, page, panel_json};
 
 use super::Args;
-use super::http::{RequestHead, Response, read_head};
+use super::source::Source;
 use crate::failure::{Failure, Kind};
+use crate::local_http::{Access, Answer, EventStreams, RequestHead, Response, serve};
 use crate::output::print;
 use crate::report::panels;
-use crate::traces::{TraceFile, decode, files, load, load_from};
+use crate::traces::{TraceFile, decode, load_from};
 
-/// Maximum number of connections at a time: each has a thread.
-const MAX_CONNECTIONS: usize = 32;
 /// Maximum size of a file dropped on the page, in bytes.
 const MAX_UPLOAD: u64 = 4 << 30;
-/// How long a browser may let the server wait.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Serves until the process is ended.
 ///
 /// # Errors
-/// If the traces cannot be found, or no port can be bound.
+/// If the traces cannot be found, the server does not answer, or no port can be bound.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
-    // What is wrong with an argument is said at once.
-    if !args.traces.is_empty() {
-        files(&args.traces)?;
-    }
+    let source = Source::new(args)?;
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let bound = TcpListener::bind(any).and_then(|listener| Ok((listener.local_addr()?, listener)));
     let (address, listener) = bound
@@ -44,29 +35,10 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         open_browser(&url);
     }
     let viewer = Arc::new(Viewer {
-        traces: args.traces.clone(),
-        port: address.port(),
+        source,
+        streams: EventStreams::default(),
     });
-    let open = Arc::<AtomicUsize>::default();
-    for stream in listener.incoming() {
-        let Ok(stream) = stream else {
-            // Out of descriptors, most likely.
-            std::thread::sleep(Duration::from_millis(50));
-            continue;
-        };
-        if open.fetch_add(1, Ordering::Relaxed) >= MAX_CONNECTIONS {
-            open.fetch_sub(1, Ordering::Relaxed);
-            continue;
-        }
-        let (viewer, counted) = (viewer.clone(), open.clone());
-        let serving = std::thread::Builder::new().spawn(move || {
-            viewer.serve(&stream);
-            counted.fetch_sub(1, Ordering::Relaxed);
-        });
-        if serving.is_err() {
-            open.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
+    serve(&listener, &Access::new(address), &viewer);
     Ok(())
 }
 
@@ -89,64 +61,55 @@ fn open_browser(url: &str) {
 }
 
 struct Viewer {
-    traces: Vec<PathBuf>,
-    port: u16,
+    source: Source,
+    streams: EventStreams,
+}
+
+impl Answer for Viewer {
+    fn answer(
+        &self,
+        head: &RequestHead,
+        body: BufReader<TcpStream>,
+        output: &TcpStream,
+    ) -> Option<Response> {
+        Some(match (head.method.as_str(), head.path()) {
+            ("GET", "/") => self.page(),
+            ("GET", "/live") => return self.streams.run(output, || self.source.list()),
+            ("POST", "/examine") => examine(head, body),
+            (_, "/" | "/examine" | "/live") => {
+                Response::text("405 Method Not Allowed", "wrong method\n")
+            }
+            ("GET", path) => self.panel(path),
+            _ => Response::text("404 Not Found", "not found\n"),
+        })
+    }
 }
 
 impl Viewer {
-    /// Answers one request.
-    fn serve(&self, stream: &TcpStream) {
-        // Sockets refuse no time limit but zero.
-        let _ = stream.set_read_timeout(Some(PATIENCE));
-        let _ = stream.set_write_timeout(Some(PATIENCE));
-        let Ok(own) = stream.try_clone() else { return };
-        let mut input = BufReader::new(own);
-        let response = match read_head(&mut input) {
-            Ok(head) => self.answer(&head, input),
-            Err(response) => response,
-        };
-        // A browser that has gone away needs no answer.
-        let _ = response.write(stream);
-        let _ = stream.shutdown(std::net::Shutdown::Write);
-    }
-
-    fn answer(&self, head: &RequestHead, body: impl Read + 'static) -> Response {
-        if !self.is_for_us(head) {
-            let text = "this page is only served to this host, under its own address\n";
-            return Response::text("403 Forbidden", text);
-        }
-        let path = head.target.split('?').next().unwrap_or_default();
-        match (head.method.as_str(), path) {
-            ("GET", "/") => self.page(),
-            ("POST", "/examine") => examine(head, body),
-            (_, "/" | "/examine") => Response::text("405 Method Not Allowed", "wrong method\n"),
-            _ => Response::text("404 Not Found", "not found\n"),
+    /// One of the traces listed by `/live`.
+    fn panel(&self, path: &str) -> Response {
+        let id = path.strip_prefix("/connections/").map(str::parse);
+        match id {
+            Some(Ok(id)) => match self.source.panel(id) {
+                Ok(Some(json)) => Response::json(json),
+                Ok(None) => Response::text("404 Not Found", "no such trace\n"),
+                Err(message) => Response::text("422 Unprocessable Content", message),
+            },
+            Some(Err(_)) | None => Response::text("404 Not Found", "not found\n"),
         }
     }
 
-    /// Whether a request names this server: a page of another site whose name resolves to
-    /// 127.0.0.1 does not, nor does a form on another site.
-    fn is_for_us(&self, head: &RequestHead) -> bool {
-        let port = self.port;
-        let own = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        let host = head.host.as_ref().is_some_and(|host| own.contains(host));
-        let origin = head.origin.as_ref().is_none_or(|origin| {
-            let rest = origin.strip_prefix("http://");
-            rest.is_some_and(|rest| own.iter().any(|own| own == rest))
-        });
-        host && origin
-    }
-
-    /// The page with the traces as they are now.
+    /// The page with the traces as they are now; the connections of a server are fetched by it.
     fn page(&self) -> Response {
-        let mut loaded = Vec::new();
-        for path in files(&self.traces).unwrap_or_default() {
-            match load(&path) {
-                Ok(file) => loaded.push(file),
-                Err(failure) => say!("view: {failure}"),
-            }
+        if let Some((served, drawn)) = self.source.drawn() {
+            let served = vec![served; drawn.panels.len()];
+            return html(page(&drawn.title, &drawn.panels, Some(&served)));
         }
-        let all: Vec<_> = loaded.iter().flat_map(panels).collect();
+        let loaded = self.source.load();
+        let mut all: Vec<(Served, Panel<'_>)> = Vec::new();
+        for (served, file) in &loaded {
+            all.extend(panels(file).map(|panel| (*served, panel)));
+        }
         let shown = all.get(..MAX_PANELS).unwrap_or(&all);
         if shown.len() < all.len() {
             let count = all.len();
@@ -154,14 +117,21 @@ impl Viewer {
         }
         let json: Vec<String> = shown
             .iter()
-            .map(|panel| panel_json(panel, shown.len()))
+            .map(|(_, panel)| panel_json(panel, shown.len()))
             .collect();
-        let title = loaded.first().map_or("clearway view", |file| &file.title);
-        Response {
-            status: "200 OK",
-            content_type: "text/html; charset=utf-8",
-            body: page(title, &json, true).into_bytes(),
-        }
+        let served: Vec<Served> = shown.iter().map(|(served, _)| *served).collect();
+        let title = loaded
+            .first()
+            .map_or("clearway view", |(_, file)| &file.title);
+        html(page(title, &json, Some(&served)))
+    }
+}
+
+fn html(page: String) -> Response {
+    Response {
+        status: "200 OK",
+        content_type: "text/html; charset=utf-8",
+        body: page.into_bytes(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::event::Event;
 /// at first and doubles.
 const PATIENCE: u64 = 4_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct AmplificationDeadlock {
     told: bool,
 }

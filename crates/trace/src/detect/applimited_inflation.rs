@@ -14,7 +14,7 @@ const ROUNDS: u64 = 3;
 /// Datagrams that rounding may add.
 const SLACK: u64 = 4;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ApplimitedInflation {
     /// The largest flight since the last reduction.
     largest: u64,

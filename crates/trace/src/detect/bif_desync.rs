@@ -14,7 +14,7 @@ const SLACK: u64 = 4;
 /// other, and no packet belongs to another account.
 const INSTANT: u64 = 5_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct BifDesync {
     condition: Condition,
     worst: (u64, u64),

@@ -6,7 +6,7 @@ use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct BoundaryInFuture {
     condition: Condition,
     by: u64,

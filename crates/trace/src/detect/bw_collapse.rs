@@ -17,7 +17,7 @@ const ENOUGH: usize = 30;
 /// Two of BBR's longest probing cycles, with some margin.
 const TWO_CYCLES: u64 = 7_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct BwCollapse {
     /// The best delivery rate of each bin, in bits per second.
     bins: VecDeque<u64>,

@@ -12,7 +12,7 @@ const SLACK: u64 = 1_000_000;
 /// A pause that the curve must not include.
 const LONG: u64 = 1_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FalseIdle {
     shift: Option<u64>,
     /// When the position of the curve was last reported.

@@ -14,7 +14,7 @@ const ROUNDS: u64 = 5;
 /// Time that an application may take to read.
 const LEAST: u64 = 1_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FcDeadlock {
     /// Since when this end has had no credit; reported once.
     blocked: Option<u64>,

@@ -14,7 +14,7 @@ const ROUNDS: u64 = 20;
 /// Number of ACKs without which a window cannot grow.
 const ACKS: u64 = 10;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FloorPinned {
     condition: Condition,
     worst: u64,

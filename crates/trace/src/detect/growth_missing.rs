@@ -19,7 +19,7 @@ const ACKS: u64 = 5;
 /// round trip.
 const PLATEAU: u64 = 1_000_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct GrowthMissing {
     condition: Condition,
     window: u64,

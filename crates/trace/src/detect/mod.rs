@@ -88,7 +88,7 @@ pub struct Profile {
 }
 
 /// Collects findings.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Findings(Vec<Finding>);
 
 impl Findings {
@@ -101,7 +101,7 @@ impl Findings {
 }
 
 /// The state machine of one detector.
-trait Detect: Send + core::fmt::Debug {
+trait Detect: CloneDetect + Send + core::fmt::Debug {
     /// Processes `event`. `view` already includes it, and `effects` summarises what it changed.
     fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings);
 
@@ -109,8 +109,25 @@ trait Detect: Send + core::fmt::Debug {
     fn finish(&mut self, view: &View, out: &mut Findings);
 }
 
+/// Clones a detector of any type: a live connection is judged by a copy of what watches it.
+trait CloneDetect {
+    fn clone_detect(&self) -> Box<dyn Detect>;
+}
+
+impl<D: Detect + Clone + 'static> CloneDetect for D {
+    fn clone_detect(&self) -> Box<dyn Detect> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Detect> {
+    fn clone(&self) -> Self {
+        (**self).clone_detect()
+    }
+}
+
 /// All detectors over one connection's events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Detectors {
     view: View,
     all: Vec<Box<dyn Detect>>,

@@ -5,7 +5,7 @@ use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{BySpace, Event, EventData, Frame, Metrics};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct MultiCut {
     ssthresh: Option<u64>,
     events: Option<u64>,

@@ -13,7 +13,7 @@ const LATE: u64 = 5_000_000;
 /// Packets sent closer together than this belong to one train.
 const TRAIN: u64 = 100_000;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PacingStall {
     /// Bytes of the last train.
     train: u64,

@@ -7,7 +7,7 @@ use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PacingStarved {
     /// The longest smoothed RTT of this Startup: the first rate was set with at most this.
     srtt: u64,

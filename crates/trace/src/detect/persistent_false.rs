@@ -10,7 +10,7 @@ use crate::event::{Event, EventData};
 /// kPersistentCongestionThreshold (RFC 9002 §7.6.1).
 const PTOS: u64 = 3;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PersistentFalse {
     events: Option<u64>,
 }

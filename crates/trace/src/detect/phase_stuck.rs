@@ -14,7 +14,7 @@ const DOWN_ROUNDS: u64 = 2;
 /// Rounds of UP without more bandwidth.
 const UP_ROUNDS: u64 = 20;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PhaseStuck {
     /// The phase, since when, and the round it began in.
     phase: Option<(Phase, u64, Option<u64>)>,

@@ -9,7 +9,7 @@ use crate::event::Event;
 const MANY: usize = 3;
 const ROUNDS: u64 = 10;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PtoStorm {
     /// The last PTOs, and whether an ACK came between them.
     last: VecDeque<u64>,

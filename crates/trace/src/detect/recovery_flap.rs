@@ -10,7 +10,7 @@ const FLIPS: usize = 8;
 /// Number of changes remembered.
 const MEMORY: usize = 4096;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RecoveryFlap {
     /// When recovery was entered or left since the last loss or CE mark.
     flips: Vec<u64>,

@@ -21,7 +21,7 @@ const ACK_DELAY: u64 = 25_000_000;
 /// Datagrams in flight that do not build a queue.
 const EMPTY: u64 = 4;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RttStep {
     condition: Condition,
     samples: u32,

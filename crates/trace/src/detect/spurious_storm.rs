@@ -7,7 +7,7 @@ use crate::event::Event;
 const SECOND: u64 = 1_000_000_000;
 const MANY: u64 = 5;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SpuriousStorm {
     /// Start of the current second, losses and late ACKs in it.
     since: u64,

@@ -32,7 +32,7 @@ impl RoundLosses {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct StartupOverrun {
     round: RoundLosses,
     /// The round ends when a packet after this one is acknowledged.

@@ -7,7 +7,7 @@ use crate::event::Event;
 
 const ROUNDS: u64 = 30;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct StartupStuck {
     /// Time spent in it with data waiting, and when it began.
     spent: u64,

@@ -5,7 +5,7 @@ use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct UndoUnproven {
     /// Number of undos reported so far.
     undone: Option<u64>,

@@ -54,7 +54,7 @@ impl Flip {
 }
 
 /// Records flips.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flips {
     recovering: bool,
     /// A loss or a CE mark that explains the next entry.

@@ -22,8 +22,9 @@ use crate::report::limit_sentence;
 use crate::series::Series;
 use crate::sink::Sink;
 
-/// Everything that is derived from a trace, while it is read: a sink.
-#[derive(Debug)]
+/// Everything that is derived from a trace, while it is read: a sink. A clone, finished, is the
+/// examination so far.
+#[derive(Clone, Debug)]
 pub struct Examiner {
     detectors: Detectors,
     series: Series,
@@ -65,18 +66,54 @@ impl Examiner {
     /// Creates an examiner for one connection, of which `role` recorded the trace.
     #[must_use]
     pub fn new(role: Option<Role>) -> Self {
+        Self::with_series(role, Series::new())
+    }
+
+    /// Creates an examiner that fills this series, which may be bounded
+    /// ([`Series::with_points`]).
+    #[must_use]
+    pub fn with_series(role: Option<Role>, series: Series) -> Self {
         let profile = Profile {
             role,
             ..Profile::default()
         };
         Self {
             detectors: Detectors::new(&profile),
-            series: Series::new(),
+            series,
             breakdown: Breakdown::new(),
             flips: Flips::default(),
             totals: Totals::new(role),
             last: 0,
         }
+    }
+
+    /// The diagnosis so far, if the trace ended at `now` (nanoseconds of the trace).
+    #[must_use]
+    pub fn diagnosis_at(&self, now: u64) -> Diagnosis {
+        let mut breakdown = self.breakdown.clone();
+        breakdown.until(now.max(self.last));
+        let findings = self.detectors.clone().finish(now.max(self.last));
+        Diagnosis::new(&findings, &breakdown, &self.flips, &self.totals)
+    }
+
+    /// The findings so far, without conditions that still hold.
+    #[must_use]
+    pub fn findings_so_far(&self) -> &[Finding] {
+        self.detectors.so_far()
+    }
+
+    /// What limited the sender so far, if the trace ended at `now` (nanoseconds of the trace).
+    #[must_use]
+    pub fn breakdown_at(&self, now: u64) -> Breakdown {
+        let mut breakdown = self.breakdown.clone();
+        breakdown.until(now.max(self.last));
+        breakdown
+    }
+
+    /// Counts and facts so far.
+    #[must_use]
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
     }
 
     /// Ends the trace at its last event.
@@ -95,7 +132,7 @@ impl Examiner {
         findings.extend(more);
         findings.sort_by_key(|finding| (finding.t0, finding.detector));
         Examination {
-            diagnosis: Diagnosis::new(&findings, &self.breakdown, &self.flips),
+            diagnosis: Diagnosis::new(&findings, &self.breakdown, &self.flips, &self.totals),
             findings,
             series: self.series,
             breakdown: self.breakdown,
@@ -129,24 +166,28 @@ impl Examination {
 }
 
 impl Diagnosis {
-    fn new(findings: &[Finding], breakdown: &Breakdown, flips: &Flips) -> Self {
-        Self::of_problems(problem::problems(findings, flips), breakdown)
+    fn new(findings: &[Finding], breakdown: &Breakdown, flips: &Flips, totals: &Totals) -> Self {
+        Self::of_problems(problem::problems(findings, flips), breakdown, totals)
     }
 
     /// A diagnosis of findings alone, without the events that show them.
     #[must_use]
     pub fn of_findings(findings: &[Finding], breakdown: &Breakdown) -> Self {
-        Self::new(findings, breakdown, &Flips::default())
+        Self::new(findings, breakdown, &Flips::default(), &Totals::default())
     }
 
-    fn of_problems(problems: Vec<Problem>, breakdown: &Breakdown) -> Self {
+    fn of_problems(problems: Vec<Problem>, breakdown: &Breakdown, totals: &Totals) -> Self {
         let severity = problems.iter().map(|problem| problem.severity).max();
         let headline = match problems.first() {
             Some(problem) if severity > Some(Severity::Note) => match &problem.cause {
                 Some(cause) => format!("{}; cause: {}.", problem.summary, cause.summary),
                 None => format!("{}.", problem.summary),
             },
-            Some(_) | None => format!("No problems found. {}", limit_sentence(breakdown)),
+            Some(_) | None => {
+                let received = totals.received_sentence();
+                let said = received.unwrap_or_else(|| limit_sentence(breakdown));
+                format!("No problems found. {said}")
+            }
         };
         Self {
             headline,

@@ -1,6 +1,7 @@
 use super::*;
 use crate::detect::Detector;
 use crate::detect::testing::Script;
+use crate::event::{EventData, Packet, PacketType};
 
 const MS: u64 = 1_000_000;
 
@@ -179,5 +180,24 @@ fn comparison_says_what_differs_and_since_when() {
         only.map(|each| each.here.as_str()),
         Some("yes"),
         "{found:#?}"
+    );
+}
+
+#[test]
+fn receiver_is_told_what_arrived_and_where_to_look() {
+    let mut examiner = Examiner::new(None);
+    for number in 0..100_u64 {
+        let packet = Packet::new(PacketType::OneRtt, number, 12_500);
+        examiner.event(&Event {
+            time: number * 10_000_000,
+            data: EventData::PacketReceived(packet),
+        });
+    }
+    let it = examiner.finish_at(0, Vec::new());
+    assert!(it.totals.is_receiver());
+    assert_eq!(
+        it.diagnosis.headline,
+        "No problems found. This end received 1.2 MB in 0.990 s (10 Mbit/s); what limited the \
+         transfer is in the trace of the other end, the sender."
     );
 }

@@ -3,6 +3,10 @@
 use serde::Serialize;
 
 use crate::event::{Closed, Event, EventData, Role, TimerChange, TimerKind};
+use crate::report::{Unit, amount};
+
+/// Bytes beyond which an end that sends little is a receiver: more than a handshake.
+const RECEIVED: u64 = 100_000;
 
 /// Counts and facts of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,6 +45,29 @@ impl Totals {
             role,
             ..Self::default()
         }
+    }
+
+    /// Whether this end mostly received: then what it waited for says little about the transfer.
+    #[must_use]
+    pub const fn is_receiver(&self) -> bool {
+        self.bytes_received > RECEIVED && self.bytes_received / 4 > self.bytes_sent
+    }
+
+    /// What a receiver received, for people; `None` at another end.
+    pub(super) fn received_sentence(&self) -> Option<String> {
+        let seconds = self.duration as f64 / 1e9;
+        if !self.is_receiver() || self.duration == 0 {
+            return None;
+        }
+        let received = amount(self.bytes_received as f64, Unit::Bytes);
+        let rate = amount(
+            self.bytes_received as f64 * 8.0 / seconds,
+            Unit::BitsPerSecond,
+        );
+        Some(format!(
+            "This end received {received} in {seconds:.3} s ({rate}); what limited the transfer is in \
+             the trace of the other end, the sender."
+        ))
     }
 
     pub(super) fn on_event(&mut self, event: &Event) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::unit::Unit;
+use super::unit::{Unit, amount};
 use super::{MAX_PANELS, Panel};
 use crate::diagnosis::{Examination, Problem};
 use crate::series::{Series, Track};
@@ -39,6 +39,7 @@ struct Data<'a> {
     severity: Option<crate::detect::Severity>,
     end: u64,
     breakdown: Vec<(&'static str, u64)>,
+    receiver: bool,
     lanes: Vec<Lane>,
     states: Vec<(u64, &'a str)>,
     limits: Vec<(u64, &'static str)>,
@@ -49,6 +50,9 @@ struct Data<'a> {
     problems: &'a [Problem],
     bands: Vec<(u64, u64, crate::detect::Detector)>,
 }
+
+/// The lane that shows what a receiver received.
+const TRANSFERRED: &str = "Bytes transferred";
 
 /// A lane's name and unit, and its lines.
 type LaneSpec = (&'static str, Unit, &'static [(Track, &'static str)]);
@@ -81,7 +85,7 @@ const LANES: [LaneSpec; 5] = [
         ],
     ),
     (
-        "Bytes transferred",
+        TRANSFERRED,
         Unit::Bytes,
         &[(Track::Sent, "sent"), (Track::Received, "received")],
     ),
@@ -102,7 +106,8 @@ pub fn panel_json(panel: &Panel<'_>, panels: usize) -> String {
         severity: it.diagnosis.severity,
         end: micros(it.series.end()),
         breakdown: breakdown(it),
-        lanes: lanes(&it.series, points),
+        receiver: it.totals.is_receiver(),
+        lanes: lanes(it, points),
         states: thinned(it.series.states(), marks)
             .map(|mark| (micros(mark.time), mark.text.as_str()))
             .collect(),
@@ -158,6 +163,9 @@ fn facts(panel: &Panel<'_>) -> Vec<(String, String)> {
     fact("controller", totals.controller.clone());
     fact("protocol", totals.protocol.clone());
     let count = |count: u64| Some(count.to_string());
+    let bytes = |bytes: u64| (bytes > 0).then(|| amount(bytes as f64, Unit::Bytes));
+    fact("sent", bytes(totals.bytes_sent));
+    fact("received", bytes(totals.bytes_received));
     fact("packets sent", count(totals.packets_sent));
     fact("lost", count(totals.packets_lost));
     fact("probe timeouts", count(totals.probe_timeouts));
@@ -173,7 +181,9 @@ fn breakdown(it: &Examination) -> Vec<(&'static str, u64)> {
         .collect()
 }
 
-fn lanes(series: &Series, points: usize) -> Vec<Lane> {
+/// What matters most to this end comes first.
+fn lanes(it: &Examination, points: usize) -> Vec<Lane> {
+    let series = &it.series;
     let lane = |(name, unit, lines): &LaneSpec| {
         let lines: Vec<Line> = lines
             .iter()
@@ -186,7 +196,12 @@ fn lanes(series: &Series, points: usize) -> Vec<Lane> {
             lines,
         })
     };
-    LANES.iter().filter_map(lane).collect()
+    let mut lanes: Vec<Lane> = LANES.iter().filter_map(lane).collect();
+    if it.totals.is_receiver() {
+        // A stable sort: the others keep their order.
+        lanes.sort_by_key(|lane| lane.name != TRANSFERRED);
+    }
+    lanes
 }
 
 /// The points of a track: all, or the extremes of each part of the time.

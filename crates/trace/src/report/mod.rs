@@ -48,19 +48,28 @@ pub fn html(title: &str, panels: &[Panel<'_>]) -> String {
         .iter()
         .map(|panel| panel_json(panel, shown.len()))
         .collect();
-    page(title, &data, false)
+    page(title, &data, None)
 }
 
-/// The page with these panels as JSON ([`panel_json`]). A page with `drop` takes files that are
-/// dropped on it and posts them to `/examine`, which answers with a panel.
+/// The number of a trace that is served, and its revision, which changes with its content.
+pub type Served = (u64, u64);
+
+/// The page with these panels as JSON ([`panel_json`]).
+///
+/// With `served`, which has an element for each panel, the page expects a server: files dropped on
+/// it are posted to `/examine`, which answers with a panel; the events of `/live` are arrays of
+/// objects with `id`, `title` and `revision`, and what is new or has changed is fetched from
+/// `/connections/ID`, a panel too.
 #[must_use]
-pub fn page(title: &str, panels: &[String], drop: bool) -> String {
+pub fn page(title: &str, panels: &[String], served: Option<&[Served]>) -> String {
     let title = title
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;");
     // Nothing in JSON needs `<` outside of strings: escaped, no text can end the element.
-    let data = format!("{{\"drop\":{drop},\"panels\":[{}]}}", panels.join(","));
+    let served = served.and_then(|served| serde_json::to_string(served).ok());
+    let served = served.as_deref().unwrap_or("null");
+    let data = format!("{{\"served\":{served},\"panels\":[{}]}}", panels.join(","));
     let data = data.replace('<', "\\u003c");
     let mut out = String::with_capacity(data.len().saturating_add(64 << 10));
     let mut pieces = TEMPLATE.split("{{");

@@ -51,9 +51,12 @@ fn report_page_has_no_external_references() {
         let around = at.map(|at| &page[at.saturating_sub(40)..(at + 60).min(page.len())]);
         assert!(at.is_none(), "{outside}: {around:?}");
     }
-    // The only request is for files that are dropped on a viewer's page.
-    assert_eq!(page.matches("fetch(").count(), 1);
-    assert!(page.contains("{\"drop\":false,"));
+    // The only requests are those of a page that `clearway view` serves, to it.
+    assert_eq!(page.matches("fetch(").count(), 2);
+    assert_eq!(page.matches("fetch(`examine?").count(), 1);
+    assert_eq!(page.matches("fetch(`connections/").count(), 1);
+    assert_eq!(page.matches("eventsource(\"live\")").count(), 1);
+    assert!(page.contains("{\"served\":null,"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod every_event;
 mod extreme;
+mod foreign;
 mod healthy;
 mod qvis;
 mod roundtrip;

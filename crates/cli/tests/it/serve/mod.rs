@@ -16,6 +16,7 @@ mod icmp_flood;
 mod limits;
 mod listing;
 mod log;
+mod observe;
 mod range;
 mod sandbox;
 mod secret;

@@ -8,13 +8,18 @@ use crate::qlog::Dialect;
 use crate::qlog::json::Json;
 
 pub(super) fn frame(json: &mut Json<'_>, frame: &Frame, dialect: Dialect) {
-    json.text("frame_type", known_name(frame));
+    if let Frame::Unknown { name } = frame {
+        unknown(json, name);
+        return;
+    }
+    json.text("frame_type", frame.name());
     match frame {
         Frame::Ping
         | Frame::PathChallenge
         | Frame::PathResponse
         | Frame::HandshakeDone
-        | Frame::ImmediateAck => {}
+        | Frame::ImmediateAck
+        | Frame::Unknown { .. } => {}
         Frame::Padding { len } => match dialect {
             Dialect::Newest => json.object("raw", |json| json.u64("payload_length", *len)),
             Dialect::Qvis => json.u64("length", *len),
@@ -133,10 +138,6 @@ pub(super) fn frame(json: &mut Json<'_>, frame: &Frame, dialect: Dialect) {
             json.text("reason", reason);
         }
         Frame::Datagram { len } => length(json, *len, dialect),
-        Frame::Unknown { name } => {
-            json.u64("frame_type_bytes", frame_number(name));
-            json.text("frame_type_name", name);
-        }
     }
 }
 
@@ -155,17 +156,18 @@ pub(super) fn length(json: &mut Json<'_>, len: u64, dialect: Dialect) {
     }
 }
 
-/// The draft names only frames defined in RFCs.
-fn known_name(frame: &Frame) -> &str {
-    match frame {
-        Frame::Unknown { .. } => "unknown",
-        other => other.name(),
+/// A frame that this crate does not know: by its number as the draft has it, or by the name that
+/// another stack gave it, which is how the draft is extended (`$QuicFrame`).
+fn unknown(json: &mut Json<'_>, name: &str) {
+    let number = match name.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => name.parse(),
+    };
+    match number {
+        Ok(number) => {
+            json.text("frame_type", "unknown");
+            json.u64("frame_type_bytes", number);
+        }
+        Err(_) => json.text("frame_type", name),
     }
-}
-
-/// A frame type as a number, if the trace gave it as one.
-fn frame_number(name: &str) -> u64 {
-    let hex = name.strip_prefix("0x");
-    hex.map_or_else(|| name.parse(), |hex| u64::from_str_radix(hex, 16))
-        .unwrap_or(0)
 }

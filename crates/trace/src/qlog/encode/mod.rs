@@ -113,7 +113,10 @@ fn data(json: &mut Json<'_>, data: &EventData, dialect: Dialect) {
             if *mtu_probe {
                 json.bool("is_mtu_probe_packet", true);
             }
-            json.opt_text("trigger", trigger.as_deref());
+            json.opt_text(
+                loss_trigger_key(trigger.as_deref(), dialect),
+                trigger.as_deref(),
+            );
         }
         EventData::StreamDataRead { stream, len } => {
             json.opt_u64("stream_id", *stream);
@@ -183,6 +186,19 @@ fn data(json: &mut Json<'_>, data: &EventData, dialect: Dialect) {
         EventData::Other { .. } => {}
     }
 }
+
+/// Where a loss's trigger belongs: the draft's triggers are a closed list, so others are in an
+/// extension field.
+fn loss_trigger_key(trigger: Option<&str>, dialect: Dialect) -> &'static str {
+    match (dialect, trigger) {
+        (Dialect::Qvis, _)
+        | (_, None | Some("reordering_threshold" | "time_threshold" | "pto_expired")) => "trigger",
+        (Dialect::Newest, Some(_)) => OTHER_LOSS_TRIGGER,
+    }
+}
+
+/// The extension field for triggers of losses that the draft does not list.
+pub(in crate::qlog) const OTHER_LOSS_TRIGGER: &str = "other_trigger";
 
 /// The event that stands in for missing events; its code is their number.
 pub(in crate::qlog) const DROPPED: &str =

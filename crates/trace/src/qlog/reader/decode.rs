@@ -13,7 +13,7 @@ use crate::event::{
     Closed, Event, EventData, Initiator, Metrics, Name, Packet, PacketType, Parameters,
     RecoveryParameters, Started, TimerChange, TimerKind,
 };
-use crate::qlog::encode::DROPPED;
+use crate::qlog::encode::{DROPPED, OTHER_LOSS_TRIGGER};
 
 /// Decodes an event, with its time as in the file; `None` if it is invalid.
 pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
@@ -69,8 +69,10 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
         "parameters_set" if matches!(category, "quic" | "transport" | "") => {
             EventData::ParametersSet(Box::new(parameters(it)))
         }
-        "alpn_information" => EventData::AlpnInformation {
-            chosen: alpn(it.get("chosen_alpn")?)?,
+        "alpn_information" => match it.get("chosen_alpn").and_then(alpn) {
+            Some(chosen) => EventData::AlpnInformation { chosen },
+            // aioquic's also says only what was offered.
+            None => other(name),
         },
         "packet_sent" => EventData::PacketSent(packet(it)?),
         "packet_received" => EventData::PacketReceived(packet(it)?),
@@ -331,7 +333,7 @@ fn lost(it: &Value) -> Option<EventData> {
         number: number(it)?,
         size: size(it),
         mtu_probe: boolean(it, &["is_mtu_probe_packet"]).unwrap_or(false),
-        trigger: word(it, &["trigger"]),
+        trigger: word(it, &["trigger", OTHER_LOSS_TRIGGER]),
     })
 }
 

@@ -19,9 +19,19 @@ fn frame(value: &Value) -> Frame {
         .or_else(|| u64_of(value, &["frame_type"]).map(|number| format!("{number:#x}")))
         .unwrap_or_default()
         .to_ascii_lowercase();
+    let name = unnamed(&name, value).unwrap_or(name);
     known(&name, value).unwrap_or(Frame::Unknown {
         name: Name::Owned(name),
     })
+}
+
+/// The number of a frame that the file calls unknown, in hex.
+fn unnamed(name: &str, value: &Value) -> Option<String> {
+    let number = u64_of(
+        value,
+        &["frame_type_bytes", "raw_frame_type", "frame_type_value"],
+    )?;
+    (name == "unknown").then(|| format!("{number:#x}"))
 }
 
 fn known(name: &str, value: &Value) -> Option<Frame> {
@@ -178,6 +188,17 @@ mod tests {
     use super::*;
     use crate::qlog::Dialect;
     use crate::qlog::encode::frame_json;
+
+    #[test]
+    fn unknown_frames_keep_their_number_or_name() {
+        for name in ["0x30", "ack_mp"] {
+            let written = Frame::Unknown { name: name.into() };
+            for dialect in [Dialect::Newest, Dialect::Qvis] {
+                let json = frame_json(&written, dialect);
+                assert_eq!(frame(&json), written, "{json}");
+            }
+        }
+    }
 
     #[test]
     fn ack_frequency_keeps_all_fields() {

@@ -7,16 +7,13 @@ function colour(name) { return getComputedStyle(document.documentElement).getPro
 class Lanes {
   constructor(root, panel, onProblem) {
     this.root = root; this.panel = panel; this.onProblem = onProblem;
-    this.from = 0; this.to = Math.max(panel.end, 1); this.cursor = null; this.mark = null;
+    this.from = 0; this.to = Math.max(panel.end, 1); this.cursor = null; this.mark = null; this.other = null; this.since = null;
     /* What has been drawn, for tests. */
     this.drawn = {};
     root.replaceChildren();
     this.lanes = [];
+    setTimes(panel);
     for (const lane of panel.lanes) {
-      for (const line of lane.lines) {
-        let time = 0;
-        line.times = line.t.map((delta) => (time += delta));
-      }
       this.add(lane.name, 170, (canvas) => this.drawLine(canvas, lane), this.keys(lane), lane);
     }
     if (panel.states.length) this.add("Congestion state", 44, (canvas) => this.drawBlocks(canvas, panel.states, stateColour), [], null);
@@ -44,6 +41,16 @@ class Lanes {
     if (probes.length) keys.push(["--probe", "▲ probe timeout"]);
     if (flips.length) keys.push(["--flip", "◆ flip: recovery without a loss, or idle adjustment while data waits"]);
     return keys;
+  }
+
+  /* Draws another trace's lines too; returns where they part. */
+  compare(other) {
+    this.other = other; this.since = null;
+    if (other) setTimes(other);
+    const found = other && firstDifference(this.panel, other);
+    if (found) this.since = found.since;
+    this.draw();
+    return found;
   }
 
   x(time) { return LEFT + (time - this.from) / (this.to - this.from) * (this.width - LEFT - RIGHT); }
@@ -113,6 +120,8 @@ class Lanes {
       /* A threshold or pacing rate far above everything else would flatten the rest. */
       if (line.name !== "slow start threshold" && (line.name !== "pacing" || lane.lines.length === 1)) for (let i = ranges[at][0]; i < ranges[at][1]; i += 1) max = Math.max(max, line.v[i]);
     });
+    const other = this.other ? this.other.lanes.find((each) => each.name === lane.name) : null;
+    for (const line of other ? other.lines : []) if (lane.lines.length === 1 || (line.name !== "slow start threshold" && line.name !== "pacing")) for (let i = 0; i < line.v.length; i += 1) if (line.times[i] >= this.from && line.times[i] <= this.to) max = Math.max(max, line.v[i]);
     max = nice(max * 1.02);
     const y = (value) => TOP + (bottom - TOP) * (1 - value / max);
     /* The first line, which matters most, lies above the others. */
@@ -130,6 +139,16 @@ class Lanes {
       if (before !== null) pen.lineTo(Math.min(this.x(this.panel.end), this.width), y(before));
       pen.stroke(); pen.setLineDash([]);
     }
+    lane.lines.forEach((own, at) => {
+      const line = other && other.lines.find((each) => each.name === own.name);
+      if (!line) return;
+      pen.strokeStyle = colour(STROKES[at][0]); pen.setLineDash([1, 3]); pen.lineWidth = 1.2;
+      pen.beginPath();
+      const first = Math.max(firstAt(line.times, this.from) - 1, 0), last = Math.min(firstAt(line.times, this.to) + 1, line.times.length);
+      for (let i = first; i < last; i += 1) { if (i > first) pen.lineTo(this.x(line.times[i]), y(line.v[i - 1])); pen.lineTo(this.x(line.times[i]), y(line.v[i])); points += 1; }
+      pen.stroke(); pen.setLineDash([]);
+    });
+    if (this.since !== null) { pen.fillStyle = colour("--loss"); pen.fillRect(this.x(this.since), 0, 1.5, bottom); }
     this.report.points = points;
     if (lane === this.panel.lanes[0]) {
       this.report.losses = this.ticks(this.panel.losses, "--loss", bottom, "cross");
@@ -243,6 +262,39 @@ class Lanes {
       event.preventDefault();
     }, { passive: false });
   }
+}
+
+/* The times of points, from their differences. */
+function setTimes(panel) {
+  for (const lane of panel.lanes) for (const line of lane.lines) {
+    if (line.times) continue;
+    let time = 0;
+    line.times = line.t.map((delta) => (time += delta));
+  }
+}
+
+/* The earliest time from which a quantity differs by more than a quarter for a fortieth of the common time. */
+function firstDifference(here, there) {
+  const end = Math.min(here.end, there.end), PARTS = 200, RUN = 5;
+  const valueAt = (line, time) => { const at = firstAt(line.times, time + 1) - 1; return at < 0 ? null : line.v[at]; };
+  let found = null;
+  for (const lane of here.lanes) for (const line of lane.lines) {
+    /* What is in flight, and the latest sample, jump about in any trace. */
+    if (line.name === "in flight" || line.name === "latest") continue;
+    const other = there.lanes.find((each) => each.name === lane.name)?.lines.find((each) => each.name === line.name);
+    if (!other) continue;
+    /* The first packets of counters differ by much, and mean little. */
+    const little = line.v.reduce((most, value) => Math.max(most, value), 0) / 50;
+    for (let part = 0, run = 0; part < PARTS; part += 1) {
+      const time = end * part / PARTS, a = valueAt(line, time), b = valueAt(other, time);
+      run = a !== null && b !== null && Math.abs(a - b) * 4 > Math.max(a, b) && Math.abs(a - b) > little ? run + 1 : 0;
+      if (run < RUN) continue;
+      const since = end * (part - RUN + 1) / PARTS;
+      if (!found || since < found.since) found = { since, name: line.name, here: amount(valueAt(line, since), lane.unit), there: amount(valueAt(other, since), lane.unit) };
+      break;
+    }
+  }
+  return found;
 }
 
 function stateColour(name) {

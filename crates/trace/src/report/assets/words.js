@@ -6,10 +6,12 @@ function showWords(panel, zoomTo) {
   document.getElementById("facts").replaceChildren(...panel.facts.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   const shares = panel.breakdown.map(([name, permille]) => [name, permille, `${(permille / 10).toFixed(1)} %`]);
   const bar = document.getElementById("breakdown");
-  bar.setAttribute("aria-label", `Limited by: ${shares.map(([name, , text]) => `${name} ${text}`).join(", ")}`);
+  /* A receiver's own packets are acknowledgements and requests. */
+  const limited = panel.receiver ? "What little this end sent was limited by:" : "Limited by:";
+  bar.setAttribute("aria-label", `${limited} ${shares.map(([name, , text]) => `${name} ${text}`).join(", ")}`);
   const shade = (name) => `background:var(--${name.replaceAll(" ", "-")})`;
   bar.replaceChildren(...shares.map(([name, permille, text]) => element("div", { style: `flex:${permille};${shade(name)}`, title: `${name}: ${text}` }, permille > 80 ? `${name} ${text}` : "")));
-  document.getElementById("legend").replaceChildren("Limited by:", ...shares.map(([name, , text]) => element("span", {}, element("i", { style: shade(name) }), `${name} ${text}`)));
+  document.getElementById("legend").replaceChildren(limited, ...shares.map(([name, , text]) => element("span", {}, element("i", { style: shade(name) }), `${name} ${text}`)));
   showProblems(panel, zoomTo);
   showEvents(panel, zoomTo);
 }

@@ -1,4 +1,4 @@
-//! Tokens of UDP proxies, in files.
+//! Tokens by which clients identify, in files.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use crate::failure::{Failure, Kind};
 /// The shortest token, in characters: shorter ones can be guessed.
 const SHORTEST: usize = 16;
 
-/// Reads the tokens of a file, one a line. Empty lines and those that begin with `#` are skipped.
+/// Reads the tokens of the file that `option` names, one a line. Empty lines and those that begin with `#` are skipped.
 ///
 /// # Errors
 /// If the file cannot be read, or a token is too short or has other characters than printable
 /// ASCII without spaces, or there is none.
-pub(crate) fn read(file: &Path) -> Result<Vec<String>, Failure> {
+pub(crate) fn read(option: &str, file: &Path) -> Result<Vec<String>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
-        let what = format!("--proxy-token: cannot read {}", file.display());
+        let what = format!("{option}: cannot read {}", file.display());
         Failure::caused(Kind::Arguments, what, &error)
     })?;
     parse(&text).map_err(|why| {
-        let message = format!("--proxy-token: {}: {why}", file.display());
+        let message = format!("{option}: {}: {why}", file.display());
         Failure::new(Kind::Arguments, message)
     })
 }

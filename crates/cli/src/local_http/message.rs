@@ -1,4 +1,4 @@
-//! The little of HTTP/1.1 (RFC 9112) that a browser on this host needs.
+//! Requests and responses.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -7,26 +7,34 @@ const MAX_HEAD: u64 = 16 << 10;
 
 /// The head of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RequestHead {
-    pub(super) method: String,
+pub(crate) struct RequestHead {
+    pub(crate) method: String,
     /// The path, with its query.
-    pub(super) target: String,
-    pub(super) host: Option<String>,
-    pub(super) origin: Option<String>,
-    pub(super) content_length: Option<u64>,
+    pub(crate) target: String,
+    pub(crate) host: Option<String>,
+    pub(crate) origin: Option<String>,
+    pub(crate) authorization: Option<String>,
+    pub(crate) content_length: Option<u64>,
 }
 
 /// A response, which closes the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Response {
-    pub(super) status: &'static str,
-    pub(super) content_type: &'static str,
-    pub(super) body: Vec<u8>,
+pub(crate) struct Response {
+    pub(crate) status: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Vec<u8>,
+}
+
+impl RequestHead {
+    /// The path without its query.
+    pub(crate) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or_default()
+    }
 }
 
 impl Response {
     /// A line of text.
-    pub(super) fn text(status: &'static str, text: impl Into<String>) -> Self {
+    pub(crate) fn text(status: &'static str, text: impl Into<String>) -> Self {
         Self {
             status,
             content_type: "text/plain; charset=utf-8",
@@ -34,7 +42,16 @@ impl Response {
         }
     }
 
-    pub(super) fn write(&self, mut out: impl Write) -> io::Result<()> {
+    /// JSON.
+    pub(crate) fn json(body: impl Into<Vec<u8>>) -> Self {
+        Self {
+            status: "200 OK",
+            content_type: "application/json",
+            body: body.into(),
+        }
+    }
+
+    pub(crate) fn write(&self, mut out: impl Write) -> io::Result<()> {
         write!(
             out,
             "HTTP/1.1 {}\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n\
@@ -55,7 +72,7 @@ impl Response {
 ///
 /// # Errors
 /// What is wrong with it, as the response to send.
-pub(super) fn read_head(input: &mut impl BufRead) -> Result<RequestHead, Response> {
+pub(crate) fn read_head(input: &mut impl BufRead) -> Result<RequestHead, Response> {
     let bad = |what: &str| Response::text("400 Bad Request", format!("invalid request: {what}\n"));
     let mut limited = input.take(MAX_HEAD);
     let mut line = || {
@@ -89,6 +106,10 @@ pub(super) fn read_head(input: &mut impl BufRead) -> Result<RequestHead, Respons
             "host" if head.host.is_some() => return Err(bad("more than one Host")),
             "host" => head.host = Some(value.to_owned()),
             "origin" => head.origin = Some(value.to_owned()),
+            "authorization" if head.authorization.is_some() => {
+                return Err(bad("more than one Authorization"));
+            }
+            "authorization" => head.authorization = Some(value.to_owned()),
             "content-length" => {
                 let length = value
                     .parse()
@@ -133,6 +154,7 @@ mod tests {
             "GET / HTTP/1.0\r\n\r\n",
             "GET / HTTP/1.1\r\nno colon\r\n\r\n",
             "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+            "GET / HTTP/1.1\r\nauthorization: a\r\nauthorization: b\r\n\r\n",
             "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
             "POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n",
             &long,
