@@ -15,7 +15,7 @@ use super::deadlines::{DeadlineSlot, Deadlines};
 use super::eviction::EvictionState;
 use super::link::{CloseAll, ShardLink};
 use super::pending_clients::{HandshakePace, PendingClients};
-use super::scheduler::{Scheduler, TimeAccount};
+use super::scheduler::{Pressure, Scheduler, TimeAccount};
 use super::transmitter::Transmitter;
 use crate::connection::{Activity, ConnectionShared, Stage, State, Wakeups};
 use crate::endpoint::EndpointShared;
@@ -63,8 +63,8 @@ pub(super) struct Connections {
     pub(super) response: Vec<u8>,
     pub(super) pending_clients: PendingClients,
     pub(super) handshake_pace: HandshakePace,
-    /// The socket probably held more datagrams when it was last read.
-    pub(super) socket_has_more: bool,
+    /// How much was left in the socket when it was last read.
+    pub(super) pressure: Pressure,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
@@ -103,7 +103,7 @@ impl Connections {
                 u64::from(position.key.k0) << 32 | u64::from(position.key.k1),
             ),
             handshake_pace: HandshakePace::default(),
-            socket_has_more: false,
+            pressure: Pressure::default(),
             begun: 0,
             closing: None,
             ended: 0,
@@ -194,7 +194,7 @@ impl Connections {
             handle,
             Entry {
                 shared,
-                account: TimeAccount::default(),
+                account: TimeAccount::new(),
                 role,
                 deadline: DeadlineSlot::default(),
                 unannounced: accepted,

@@ -13,6 +13,7 @@ use super::async_socket::AsyncSocket;
 use super::connections::{Connections, Position};
 use super::link::{ShardLink, count};
 use super::receiver::Receiver;
+use super::scheduler::Pressure;
 use super::strays::Strays;
 use crate::endpoint::EndpointShared;
 use crate::error::EndpointError;
@@ -119,8 +120,9 @@ impl Driver {
         self.shard.update_buffer_limit();
         let strays = self.take_inbox(now);
         self.shard.take_strays(now, strays)?;
-        let more = self.receiver.turn(&mut self.shard, now)?;
-        self.shard.socket_has_more = more;
+        self.shard.scheduler.set_time(now);
+        let pressure = self.receiver.turn(&mut self.shard, now)?;
+        self.shard.pressure = pressure;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
         self.shard.flush(now).map_err(broken)?;
@@ -129,6 +131,7 @@ impl Driver {
         self.shard.evict_for_memory(now);
         self.shard.evict_for_new_clients(now);
         let errors = self.receiver.drain_errors(&mut self.shard, now);
+        let more = pressure != Pressure::Drained;
         Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
 

@@ -39,10 +39,16 @@ const IDLE_TIME_BIAS: Duration = Duration::from_millis(1);
 /// that hold little each and most of the memory together.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// The priority of an active connection is divided by the number of these units, in bytes, that
-/// it has transferred in total. A running download holds megabytes, and so does a client that
+/// A unit of merit, in bytes that a connection has transferred in total. The priority of an active
+/// connection is divided by its merit. A running download holds megabytes, and so does a client that
 /// requests much and reads nothing, but the latter has transferred little.
 const BYTES_PER_MERIT: u64 = 16 << 10;
+
+/// The largest merit of a connection that has paused for longer than [`IDLE_AFTER`]. It halves with
+/// each second, and the connection is idle when none is left, 11 seconds after its last transfer at
+/// most: an upload that makes no progress because of an attack is not evicted before attackers that
+/// have never transferred anything.
+const MAX_PAUSED_MERIT: u64 = 256;
 
 /// The order in which connections are evicted when memory is short, the greatest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +62,14 @@ impl EvictionPriority {
     /// Returns the priority of a connection that holds `bytes` of memory, has not transferred
     /// data for `idle`, and has transferred `moved` bytes in total.
     fn new(idle: Duration, bytes: usize, moved: u64) -> Self {
-        let is_idle = idle >= IDLE_AFTER;
+        let mut merit = moved / BYTES_PER_MERIT;
+        if let Some(over) = idle.checked_sub(IDLE_AFTER) {
+            let halvings = u32::try_from(over.as_secs()).unwrap_or(u32::MAX);
+            merit = merit.min(MAX_PAUSED_MERIT);
+            merit = merit.checked_shr(halvings).unwrap_or(0);
+        }
+        let is_idle = idle >= IDLE_AFTER && merit == 0;
         let time = idle.saturating_add(IDLE_TIME_BIAS).as_micros();
-        let merit = if is_idle { 0 } else { moved / BYTES_PER_MERIT };
         let merit = u128::from(merit).saturating_add(1);
         Self {
             is_idle,
@@ -269,13 +280,15 @@ mod tests {
         };
         let order = [
             priority(60_000, 100, 0),
-            // What an idle connection has transferred before does not count.
-            priority(10_000, 100, 1 << 20),
+            // What an idle connection has transferred long ago does not count.
+            priority(11_000, 100, 1 << 20),
             priority(10_000, 16, 0),
             priority(2_000, 16, 0),
             priority(1_999, 8_192, 0),
             priority(500, 8_192, 0),
             priority(500, 16, 0),
+            // An upload that cannot go on.
+            priority(3_000, 256, 64 << 10),
             // A running download.
             priority(500, 8_192, 64 << 10),
             priority(0, 16, 0),

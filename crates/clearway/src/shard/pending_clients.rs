@@ -89,17 +89,23 @@ impl PendingClients {
 /// A handshake cannot be interrupted, and a request takes several turns. If each turn began one, a
 /// flood of them would take most of the time from connections whose requests take little. So while
 /// connections transfer data, a pause as long as the handshake follows each: floods take at most
-/// half of the time. The pause is kept even if nothing is to be done in it, because the next request
-/// is about to arrive.
+/// half of the time. Beside downloads and uploads, which take many turns each, the pause is three
+/// times as long. It is kept even if nothing is to be done in it, because the next request is about
+/// to arrive.
 #[derive(Debug, Default)]
 pub(super) struct HandshakePace {
-    /// The end of the pause.
-    resume_at: Instant,
+    /// The end of the last handshake.
+    ended: Instant,
     /// What the last handshake took.
     cost: Duration,
     /// When a connection last transferred stream data.
     transferred_at: Option<Instant>,
+    /// When one last transferred [`BULK`] bytes in a turn.
+    bulk_at: Option<Instant>,
 }
+
+/// Bytes of stream data in a turn that show a download or an upload.
+const BULK: u64 = 16 << 10;
 
 /// Handshakes begun in each turn while connections transfer data. At some 0.2 ms each, several
 /// would delay these in each of the round trips that a download takes to reach its rate.
@@ -112,30 +118,42 @@ const TOGETHER: usize = 3;
 /// How long after its last transfer a connection is expected to go on.
 const TRANSFER_WINDOW: Duration = Duration::from_millis(1);
 
-/// The longest pause, so that a handshake interrupted by other programs does not keep clients
-/// waiting.
-const MAX_PAUSE: Duration = Duration::from_millis(1);
+/// The pause after a handshake beside downloads and uploads, as a multiple of what it took.
+const BULK_PAUSE: u32 = 3;
+
+/// The most that a handshake is taken to have cost, so that one interrupted by other programs does
+/// not keep clients waiting.
+const MAX_COST: Duration = Duration::from_millis(1);
 
 impl HandshakePace {
     /// Records that a handshake took the time from `began` until `ended`.
     pub(super) fn on_handshake(&mut self, began: Instant, ended: Instant) {
-        self.cost = ended.saturating_since(began).min(MAX_PAUSE);
-        self.resume_at = ended + self.cost;
+        self.cost = ended.saturating_since(began).min(MAX_COST);
+        self.ended = ended;
     }
 
     /// Records that a handshake begins which is not timed.
     pub(super) fn on_untimed_handshake(&mut self, now: Instant) {
-        self.resume_at = now + self.cost.saturating_mul(2);
+        self.ended = now + self.cost;
     }
 
-    /// Records that a connection has transferred stream data.
-    pub(super) fn on_transfer(&mut self, now: Instant) {
+    /// Records that a connection has transferred `moved` bytes of stream data in a turn.
+    pub(super) fn on_transfer(&mut self, now: Instant, moved: u64) {
         self.transferred_at = Some(now);
+        if moved >= BULK {
+            self.bulk_at = Some(now);
+        }
     }
 
     /// Returns the end of the pause, if there is one at `now`.
     pub(super) fn pause(&self, now: Instant) -> Option<Instant> {
-        (self.is_beside_transfers(now) && now < self.resume_at).then_some(self.resume_at)
+        let pause = if is_recent(self.bulk_at, now) {
+            self.cost.saturating_mul(BULK_PAUSE)
+        } else {
+            self.cost
+        };
+        let resume_at = self.ended + pause;
+        (self.is_beside_transfers(now) && now < resume_at).then_some(resume_at)
     }
 
     /// Returns how many handshakes may begin in one turn.
@@ -149,9 +167,13 @@ impl HandshakePace {
 
     /// Returns whether connections transfer data, which handshakes should not delay.
     pub(super) fn is_beside_transfers(&self, now: Instant) -> bool {
-        self.transferred_at
-            .is_some_and(|at| now.saturating_since(at) < TRANSFER_WINDOW)
+        is_recent(self.transferred_at, now)
     }
+}
+
+/// Whether a transfer at that time may go on.
+fn is_recent(at: Option<Instant>, now: Instant) -> bool {
+    at.is_some_and(|at| now.saturating_since(at) < TRANSFER_WINDOW)
 }
 
 /// Recent handshakes by source: a count-min sketch, whose size is fixed and whose counts are
@@ -241,7 +263,7 @@ mod tests {
         pace.on_handshake(NOW, NOW + cost);
         // Nobody else is there.
         assert_eq!(pace.pause(NOW + cost), None);
-        pace.on_transfer(NOW);
+        pace.on_transfer(NOW, 1);
         assert_eq!(pace.pause(NOW + cost), Some(NOW + cost * 2));
         assert_eq!(pace.pause(NOW + cost * 2), None);
         pace.on_untimed_handshake(NOW + cost * 3);
@@ -253,9 +275,25 @@ mod tests {
         assert_eq!(pace.pause(NOW + TRANSFER_WINDOW), None);
         // The machine was busy with something else.
         pace.on_handshake(NOW, NOW + Duration::from_secs(1));
-        pace.on_transfer(NOW + Duration::from_secs(1));
-        let end = NOW + Duration::from_secs(1) + MAX_PAUSE;
+        pace.on_transfer(NOW + Duration::from_secs(1), 1);
+        let end = NOW + Duration::from_secs(1) + MAX_COST;
         assert_eq!(pace.pause(NOW + Duration::from_secs(1)), Some(end));
+    }
+
+    #[test]
+    fn pause_is_three_times_as_long_beside_bulk_transfers() {
+        let mut pace = HandshakePace::default();
+        let cost = Duration::from_micros(200);
+        pace.on_handshake(NOW, NOW + cost);
+        pace.on_transfer(NOW, BULK);
+        assert_eq!(pace.pause(NOW + cost), Some(NOW + cost * 4));
+        assert_eq!(pace.pause(NOW + cost * 4), None);
+        pace.on_untimed_handshake(NOW + cost * 4);
+        assert_eq!(pace.pause(NOW + cost * 4), Some(NOW + cost * 8));
+        // Only short requests go on.
+        let late = NOW + TRANSFER_WINDOW;
+        pace.on_transfer(late, BULK - 1);
+        assert_eq!(pace.pause(late), Some(NOW + cost * 6));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::Clock;
 use super::connections::Connections;
 use super::driver::broken;
 use super::link::count;
+use super::scheduler::Pressure;
 use crate::connection::Stage;
 use crate::error::EndpointError;
 use crate::log_limit::LogLimiter;
@@ -68,7 +69,7 @@ impl Receiver {
         }
     }
 
-    /// Receives the datagrams of one turn. Returns whether more are probably waiting.
+    /// Receives the datagrams of one turn. Returns how much probably waits.
     ///
     /// # Errors
     /// If the socket or routing fails permanently.
@@ -76,20 +77,22 @@ impl Receiver {
         &mut self,
         shard: &mut Connections,
         now: Instant,
-    ) -> Result<bool, EndpointError> {
+    ) -> Result<Pressure, EndpointError> {
         for batches in 1..=BATCHES_WHILE_WAITING {
             let more = self.fill(shard, now).map_err(broken)?;
             self.route(shard, now)?;
             let at = self.receive(shard, now);
             if !more {
-                return Ok(false);
+                return Ok(Pressure::Drained);
             }
-            let enough = batches >= BATCHES_PER_TURN && !shard.is_crowded();
-            if enough || at.saturating_since(now) >= RECEIVE_TIME {
+            if at.saturating_since(now) >= RECEIVE_TIME {
+                return Ok(Pressure::Overrun);
+            }
+            if batches >= BATCHES_PER_TURN && !shard.is_crowded() {
                 break;
             }
         }
-        Ok(true)
+        Ok(Pressure::MoreWaits)
     }
 
     /// Returns when to try to receive again after an error.

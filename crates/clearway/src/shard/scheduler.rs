@@ -10,10 +10,17 @@
 //!
 //! Stream data that is transferred pays for the time it takes, except an eighth. So a
 //! connection that transfers data is served before one that only causes work.
+//!
+//! Data that pays for more than the time it took is kept as credit. A connection with credit that
+//! has not used much time lately is *favored*: it goes before all others, however many there are.
+//! Hundreds of connections that each cause a little work within their quantum would otherwise
+//! delay every request, and a download, which takes more than they do, would wait for several
+//! rounds of all of them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use clearway_quic::Instant;
 use clearway_quic::endpoint::ConnectionHandle;
 
 /// Time that a connection may use in each round: enough for ten small requests or a handshake.
@@ -25,6 +32,17 @@ const BYTES_PER_MICROSECOND: u64 = 64;
 
 /// One part in this many of its time is owed by a connection whatever it transfers.
 const FIXED_PART: u32 = 8;
+
+/// Most that a connection can have paid in advance, in nanoseconds, and what a new one has: a
+/// handshake with its first request, or a dozen requests.
+const MAX_CREDIT: u32 = 1_000_000;
+
+/// Most nanoseconds that a favored connection has used lately: a sixteenth of the time. The download
+/// of a large file takes less now and then; what always takes more cannot go first.
+const MAX_RECENT_OF_FAVORED: u32 = 32_000_000;
+
+/// The time after which what was used lately counts half, as a power of two of nanoseconds: 268 ms.
+const EPOCH_BITS: u32 = 28;
 
 /// Most that a connection can owe, in nanoseconds: it must recover soon from a single long
 /// turn, which the operating system may have caused.
@@ -40,13 +58,31 @@ pub(super) struct TimeAccount {
     payable: u32,
     /// Nanoseconds owed that only new rounds pay for.
     fixed: u32,
-    /// The round in which these were last updated.
+    /// Nanoseconds for which stream data has paid in advance.
+    credit: u32,
+    /// Nanoseconds used lately.
+    recent: u32,
+    /// The round in which what it owes was last updated.
     round: u32,
+    /// The epoch in which `recent` was last halved.
+    epoch: u32,
     queue: Option<Queue>,
+}
+
+impl TimeAccount {
+    /// The account of a new connection.
+    pub(super) fn new() -> Self {
+        Self {
+            credit: MAX_CREDIT,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Queue {
+    /// Served before all others.
+    Favored,
     /// Served as soon as possible.
     Prompt,
     /// Served in rounds.
@@ -64,12 +100,27 @@ impl TimeAccount {
 /// The connections that wait for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
+    favored: VecDeque<ConnectionHandle>,
     prompt: VecDeque<ConnectionHandle>,
     round: VecDeque<ConnectionHandle>,
     /// The number of the round.
     number: u32,
     /// Turns left until it is over.
     left: usize,
+    /// The number of the epoch.
+    epoch: u32,
+}
+
+/// How much waits in the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pressure {
+    /// Nothing, when it was last read.
+    #[default]
+    Drained,
+    /// There was more, and a read may take it all.
+    MoreWaits,
+    /// More than was read in the time for it.
+    Overrun,
 }
 
 /// What to do with the next connection of the round.
@@ -83,7 +134,17 @@ pub(super) enum Due {
 
 impl Scheduler {
     pub(super) fn is_empty(&self) -> bool {
-        self.prompt.is_empty() && self.round.is_empty()
+        self.favored.is_empty() && self.prompt.is_empty() && self.round.is_empty()
+    }
+
+    /// Sets the time, from which epochs are counted.
+    pub(super) fn set_time(&mut self, now: Instant) {
+        self.epoch = (now.as_nanos() >> EPOCH_BITS) as u32;
+    }
+
+    /// Returns how many connections are served before all others.
+    pub(super) fn favored(&self) -> usize {
+        self.favored.len()
     }
 
     /// Returns how many connections are served as soon as possible.
@@ -101,7 +162,10 @@ impl Scheduler {
         if account.queue.is_some() {
             return;
         }
-        if self.has_quantum(account) {
+        if self.is_favored(account) {
+            account.queue = Some(Queue::Favored);
+            self.favored.push_back(handle);
+        } else if self.has_quantum(account) {
             account.queue = Some(Queue::Prompt);
             self.prompt.push_back(handle);
         } else {
@@ -110,15 +174,34 @@ impl Scheduler {
         }
     }
 
-    /// Whether a datagram of the connection should wait for its turn: it has used its
-    /// quantum, and others wait too, or may do so behind it in the socket if that is
-    /// `socket_has_more`.
-    pub(super) fn should_wait(&self, account: &mut TimeAccount, socket_has_more: bool) -> bool {
-        let own = |queue| usize::from(account.queue == Some(queue));
-        let alone =
-            self.prompt.len() <= own(Queue::Prompt) && self.round.len() <= own(Queue::Round);
-        (socket_has_more || !alone)
-            && (account.queue == Some(Queue::Round) || !self.has_quantum(account))
+    /// Whether a datagram of the connection should wait for its turn, because others wait too, or
+    /// may do so behind it in the socket, as `pressure` tells.
+    ///
+    /// It waits if the connection has used its quantum. If the socket is overrun, so do datagrams of
+    /// all connections without credit: otherwise the time to read the socket would be spent on them,
+    /// and the kernel would drop what arrives for the others.
+    pub(super) fn should_wait(&self, account: &mut TimeAccount, pressure: Pressure) -> bool {
+        if self.is_favored(account) {
+            return false;
+        }
+        let is_over = account.queue == Some(Queue::Round) || !self.has_quantum(account);
+        match pressure {
+            Pressure::Drained => is_over && !self.is_alone(account),
+            Pressure::MoreWaits => is_over,
+            Pressure::Overrun => is_over || account.credit == 0 && !self.is_alone(account),
+        }
+    }
+
+    /// Whether no other connection waits for a turn.
+    fn is_alone(&self, account: &TimeAccount) -> bool {
+        let queues = [&self.favored, &self.prompt, &self.round];
+        let own = usize::from(account.queue.is_some());
+        queues.into_iter().flatten().nth(own).is_none()
+    }
+
+    /// Removes the next connection to be served before all others.
+    pub(super) fn pop_favored(&mut self) -> Option<ConnectionHandle> {
+        self.favored.pop_front()
     }
 
     /// Removes the next connection to be served as soon as possible.
@@ -142,7 +225,7 @@ impl Scheduler {
     pub(super) fn check_due(&mut self, handle: ConnectionHandle, account: &mut TimeAccount) -> Due {
         account.queue = None;
         let alone = self.is_empty();
-        if alone || self.has_quantum(account) {
+        if alone || self.is_favored(account) || self.has_quantum(account) {
             return Due::Now;
         }
         // Behind those whose turns end this round.
@@ -159,8 +242,11 @@ impl Scheduler {
         let fixed = nanos / FIXED_PART;
         let paid = moved.saturating_mul(1_000) / BYTES_PER_MICROSECOND;
         let paid = u32::try_from(paid).unwrap_or(u32::MAX);
-        let payable = account.payable.saturating_add(nanos.saturating_sub(fixed));
-        account.payable = payable.saturating_sub(paid).min(MAX_OWED);
+        let owed = account.payable.saturating_add(nanos.saturating_sub(fixed));
+        let available = account.credit.saturating_add(paid);
+        account.payable = owed.saturating_sub(available).min(MAX_OWED);
+        account.credit = available.saturating_sub(owed).min(MAX_CREDIT);
+        account.recent = account.recent.saturating_add(nanos);
         account.fixed = account.fixed.saturating_add(fixed).min(MAX_OWED);
     }
 
@@ -173,7 +259,7 @@ impl Scheduler {
 
     #[cfg(test)]
     pub(super) fn times_queued(&self, handle: ConnectionHandle) -> usize {
-        let all = self.prompt.iter().chain(&self.round);
+        let all = self.favored.iter().chain(&self.prompt).chain(&self.round);
         all.filter(|queued| **queued == handle).count()
     }
 
@@ -182,13 +268,22 @@ impl Scheduler {
         self.left = self.round.len();
     }
 
+    fn is_favored(&self, account: &mut TimeAccount) -> bool {
+        self.settle(account);
+        account.credit > 0 && account.recent <= MAX_RECENT_OF_FAVORED
+    }
+
     fn has_quantum(&self, account: &mut TimeAccount) -> bool {
         self.settle(account);
         account.payable.saturating_add(account.fixed) < QUANTUM_NANOS
     }
 
-    /// Pays a quantum for each round since the last update.
+    /// Pays a quantum for each round since the last update, and halves what was used lately for
+    /// each epoch.
     fn settle(&self, account: &mut TimeAccount) {
+        let epochs = self.epoch.wrapping_sub(account.epoch);
+        account.epoch = self.epoch;
+        account.recent = account.recent.checked_shr(epochs).unwrap_or(0);
         let rounds = self.number.wrapping_sub(account.round);
         account.round = self.number;
         let paid = rounds.saturating_mul(QUANTUM_NANOS);
@@ -199,209 +294,5 @@ impl Scheduler {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TENTH: Duration = Duration::from_micros(30);
-
-    /// Connections with a turn each, numbered.
-    struct Loop {
-        scheduler: Scheduler,
-        accounts: Vec<TimeAccount>,
-    }
-
-    impl Loop {
-        fn new(connections: usize) -> Self {
-            Self {
-                scheduler: Scheduler::default(),
-                accounts: vec![TimeAccount::default(); connections],
-            }
-        }
-
-        fn push(&mut self, n: usize) {
-            self.scheduler
-                .push(ConnectionHandle(n as u64), &mut self.accounts[n]);
-        }
-
-        fn charge(&mut self, n: usize, time: Duration, moved: u64) {
-            self.scheduler.charge(&mut self.accounts[n], time, moved);
-        }
-
-        fn due(&mut self, handle: ConnectionHandle) -> Due {
-            let n = handle.0 as usize;
-            self.scheduler.check_due(handle, &mut self.accounts[n])
-        }
-
-        /// Serves whose turn it is for `time` and has it wait for another.
-        fn serve_round(&mut self, time: Duration) -> usize {
-            loop {
-                let handle = self.scheduler.pop_round().expect("somebody waits");
-                if self.due(handle) == Due::Now {
-                    let n = handle.0 as usize;
-                    self.charge(n, time, 0);
-                    self.push(n);
-                    return n;
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn connection_over_its_quantum_waits_for_the_next_round() {
-        let mut event_loop = Loop::new(2);
-        event_loop.charge(0, TENTH * 9, 0);
-        event_loop.push(0);
-        event_loop.charge(1, TENTH * 10, 0);
-        event_loop.push(1);
-        assert_eq!(
-            (
-                event_loop.scheduler.prompt(),
-                event_loop.scheduler.waiting()
-            ),
-            (1, 1)
-        );
-        // What it uses while it is queued counts.
-        event_loop.charge(0, TENTH, 0);
-        let handle = event_loop.scheduler.pop_prompt().unwrap();
-        assert_eq!(event_loop.due(handle), Due::Later);
-        assert_eq!(
-            (
-                event_loop.scheduler.prompt(),
-                event_loop.scheduler.waiting()
-            ),
-            (0, 2)
-        );
-    }
-
-    #[test]
-    fn single_connection_never_waits() {
-        let mut event_loop = Loop::new(1);
-        for _ in 0..100 {
-            event_loop.charge(0, TENTH * 10, 0);
-            assert!(
-                !event_loop
-                    .scheduler
-                    .should_wait(&mut event_loop.accounts[0], false)
-            );
-            assert!(
-                event_loop
-                    .scheduler
-                    .should_wait(&mut event_loop.accounts[0], true)
-            );
-            event_loop.push(0);
-            let handle = event_loop
-                .scheduler
-                .pop_prompt()
-                .or_else(|| event_loop.scheduler.pop_round());
-            assert_eq!(event_loop.due(handle.unwrap()), Due::Now);
-        }
-    }
-
-    #[test]
-    fn waiting_connections_get_equal_time_whatever_a_turn_costs() {
-        let mut event_loop = Loop::new(3);
-        let costs = [TENTH, TENTH * 5, TENTH * 10];
-        for n in 0..3 {
-            event_loop.charge(n, TENTH * 10, 0);
-            event_loop.push(n);
-        }
-        let mut used = [Duration::ZERO; 3];
-        for _ in 0..3_000 {
-            // A connection within its quantum is in the other queue.
-            let Some(handle) = event_loop
-                .scheduler
-                .pop_prompt()
-                .or_else(|| event_loop.scheduler.pop_round())
-            else {
-                panic!("nobody waits");
-            };
-            if event_loop.due(handle) == Due::Now {
-                let n = handle.0 as usize;
-                event_loop.charge(n, costs[n], 0);
-                used[n] += costs[n];
-                event_loop.push(n);
-            }
-        }
-        let most = used.iter().max().unwrap();
-        let least = used.iter().min().unwrap();
-        assert!(*most - *least <= 2 * QUANTUM, "{used:?}");
-    }
-
-    #[test]
-    fn quantum_is_restored_each_round() {
-        let mut event_loop = Loop::new(3);
-        for n in 0..2 {
-            event_loop.charge(n, TENTH * 10, 0);
-            event_loop.push(n);
-        }
-        event_loop.charge(2, TENTH * 10, 0);
-        assert!(
-            event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[2], false)
-        );
-        event_loop.serve_round(TENTH * 10);
-        event_loop.serve_round(TENTH * 10);
-        event_loop.serve_round(TENTH * 10);
-        assert!(
-            !event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[2], false)
-        );
-    }
-
-    #[test]
-    fn round_ends_when_no_connection_waits() {
-        let mut event_loop = Loop::new(2);
-        event_loop.charge(0, TENTH * 10, 0);
-        event_loop.scheduler.end_round_if_idle();
-        event_loop.push(1);
-        assert!(
-            !event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[0], false)
-        );
-    }
-
-    #[test]
-    fn stream_data_pays_for_all_but_an_eighth_of_the_time() {
-        let mut event_loop = Loop::new(2);
-        event_loop.push(1);
-        let enough = BYTES_PER_MICROSECOND * 30;
-        for _ in 0..79 {
-            event_loop.charge(0, TENTH, enough);
-        }
-        assert!(
-            !event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[0], false)
-        );
-        event_loop.charge(0, TENTH, enough);
-        event_loop.charge(0, TENTH, enough);
-        assert!(
-            event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[0], false)
-        );
-    }
-
-    #[test]
-    fn long_turn_is_charged_at_most_a_quantum() {
-        let mut event_loop = Loop::new(2);
-        event_loop.push(1);
-        event_loop.charge(0, Duration::from_secs(100), 0);
-        event_loop.charge(0, Duration::from_secs(100), 0);
-        event_loop.scheduler.end_round_if_idle();
-        assert!(
-            event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[0], false)
-        );
-        event_loop.scheduler.end_round_if_idle();
-        assert!(
-            !event_loop
-                .scheduler
-                .should_wait(&mut event_loop.accounts[0], false)
-        );
-    }
-}
+#[path = "scheduler_tests.rs"]
+mod tests;

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::connections::{Connections, Entry};
 use super::link::count;
-use super::scheduler::{Due, QUANTUM};
+use super::scheduler::{Due, QUANTUM, Scheduler};
 use super::strays::QueuedDatagram;
 use super::transmitter::{NotSent, send_datagram};
 use crate::connection::{Activity, ConnectionRef, ConnectionShared, EventSlice, Stage, State};
@@ -23,12 +23,21 @@ use crate::panic::catch;
 /// Trains that one connection may send in a turn.
 const TRAINS_PER_TURN: usize = 4;
 
+/// Time for favored connections before others get a turn.
+const FAVORED_TIME: Duration = Duration::from_millis(2);
+
 /// Time for connections within their quantum before the socket is read again: the sender of a
 /// datagram that just arrived may be one of them.
 const PROMPT_TIME: Duration = Duration::from_millis(2);
 
+/// The same while connections wait: what arrives for a favored one waits for all of this.
+const CROWDED_PROMPT_TIME: Duration = Duration::from_micros(600);
+
 /// Time for connections that wait in the round.
 const ROUND_TIME: Duration = Duration::from_micros(600);
+
+/// The same while datagrams wait for connections.
+const CROWDED_ROUND_TIME: Duration = Duration::from_micros(300);
 
 /// What the shard needs to know of a connection after its turn.
 #[derive(Clone, Copy)]
@@ -76,27 +85,29 @@ fn on_not_sent(
 }
 
 impl Connections {
-    /// Gives connections their turns: first one each to those within their quantum, then to
-    /// those that wait in the round, as long as there is time.
+    /// Gives connections their turns: first one each to favored ones, then to those within their
+    /// quantum, then to those that wait in the round, each as long as there is time.
     ///
     /// # Errors
     /// If the socket fails permanently.
     pub(super) fn serve(&mut self) -> io::Result<()> {
         let began = self.link.clock.now();
-        let mut at = began;
-        self.link.busy.record(self.scheduler.prompt());
-        for _ in 0..self.scheduler.prompt() {
-            if at.saturating_since(began) >= PROMPT_TIME {
-                break;
-            }
-            let Some(handle) = self.scheduler.pop_prompt() else {
-                break;
-            };
-            at = self.serve_if_due(handle, at)?;
+        let (favored, prompt) = (self.scheduler.favored(), self.scheduler.prompt());
+        self.link.busy.record(favored.saturating_add(prompt));
+        let (prompt_time, round_time) = if self.backlog.is_empty() {
+            (PROMPT_TIME, ROUND_TIME)
+        } else {
+            (CROWDED_PROMPT_TIME, CROWDED_ROUND_TIME)
+        };
+        let at = self.serve_queue(Scheduler::pop_favored, favored, began, FAVORED_TIME)?;
+        if !self.scheduler.is_empty() {
+            // What they send does not wait for the others.
+            self.send_trains(at)?;
         }
-        let began = at;
+        let began = self.serve_queue(Scheduler::pop_prompt, prompt, at, prompt_time)?;
+        let mut at = began;
         while !self.transmitter.is_blocked()
-            && at.saturating_since(began) < ROUND_TIME
+            && at.saturating_since(began) < round_time
             && let Some(handle) = self.scheduler.pop_round()
         {
             at = self.serve_if_due(handle, at)?;
@@ -105,6 +116,28 @@ impl Connections {
         self.scheduler.end_round_if_idle();
         self.count_backlog();
         Ok(())
+    }
+
+    /// Gives at most `count` connections of a queue a turn, until `time` has passed since `began`.
+    /// Returns the time afterwards.
+    fn serve_queue(
+        &mut self,
+        pop: fn(&mut Scheduler) -> Option<ConnectionHandle>,
+        count: usize,
+        began: Instant,
+        time: Duration,
+    ) -> io::Result<Instant> {
+        let mut at = began;
+        for _ in 0..count {
+            if at.saturating_since(began) >= time {
+                break;
+            }
+            let Some(handle) = pop(&mut self.scheduler) else {
+                break;
+            };
+            at = self.serve_if_due(handle, at)?;
+        }
+        Ok(at)
     }
 
     /// Serves a connection that was queued, unless it owes too much. Returns the time
@@ -130,7 +163,7 @@ impl Connections {
         let moved = moved.map_or(0, |now| now.saturating_sub(before));
         let at = self.charge(handle, at, moved);
         if moved > 0 {
-            self.handshake_pace.on_transfer(at);
+            self.handshake_pace.on_transfer(at, moved);
         }
         if self.backlog.has(handle) {
             self.mark_ready(handle);
@@ -167,7 +200,7 @@ impl Connections {
         let entry = self.table.get_mut(&handle);
         entry.is_some_and(|entry| {
             self.scheduler
-                .should_wait(&mut entry.account, self.socket_has_more)
+                .should_wait(&mut entry.account, self.pressure)
         })
     }
 

@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Print each summary as a JSON object on a line of its own.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the tables of docs/measurements/siege.md, and the lines for people to standard error.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
 }
 
 impl Args {

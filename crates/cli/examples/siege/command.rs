@@ -19,6 +19,7 @@ use crate::report::{Bars, Summary, Verdict, heading};
 use crate::server::{ServerCommand, build_command, has_option};
 use crate::site::Site;
 use crate::slice::{Rates, Target, Testbed};
+use crate::table::tables;
 
 /// Exit code after SIGINT, as shells report it.
 const INTERRUPTED: u8 = 128 + 2;
@@ -86,10 +87,12 @@ fn run_plan(args: &Args) -> io::Result<ExitCode> {
     };
     let steps = plan(&args.kinds(), args.grouping(), args.duration(), !args.bare);
     let mut out = io::stdout();
-    if !args.json {
+    if args.markdown {
+        eprintln!("{}", heading());
+    } else if !args.json {
         writeln!(out, "{}", heading())?;
     }
-    let (mut passed, mut failed) = (0, Vec::new());
+    let mut summaries = Vec::new();
     for step in &steps {
         let summary = run_step(&testbed, step, args.rate, bars)?;
         if testbed.interrupted.load(Relaxed) {
@@ -98,16 +101,14 @@ fn run_plan(args: &Args) -> io::Result<ExitCode> {
         }
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&summary)?)?;
+        } else if args.markdown {
+            eprintln!("{}", summary.line());
         } else {
             writeln!(out, "{}", summary.line())?;
         }
-        match summary.verdict() {
-            Verdict::Passed => passed += 1,
-            Verdict::Failed => failed.push(summary.kind),
-            Verdict::Skipped => {}
-        }
+        summaries.push(summary);
     }
-    conclude(args, passed, steps.len(), &failed)
+    conclude(args, &summaries)
 }
 
 /// Runs the two slices of a step; once or twice more if only times were missed, after
@@ -161,19 +162,22 @@ fn print_conditions(args: &Args, cores: &Cores, has_budget: bool) {
 }
 
 /// Prints the verdict and returns the exit code.
-fn conclude(args: &Args, passed: usize, steps: usize, failed: &[String]) -> io::Result<ExitCode> {
+fn conclude(args: &Args, summaries: &[Summary]) -> io::Result<ExitCode> {
     let mut out = io::stdout();
+    let of = |verdict| summaries.iter().filter(move |one| one.verdict() == verdict);
+    let passed = of(Verdict::Passed).count();
+    let failed: Vec<_> = of(Verdict::Failed).map(|one| one.kind.as_str()).collect();
     if args.json {
         let verdict = serde_json::json!({ "passed": passed, "failed": failed });
         writeln!(out, "{verdict}")?;
-    } else if failed.is_empty() {
-        writeln!(out, "{passed} of {steps} steps passed")?;
+    } else if args.markdown {
+        write!(out, "{}", tables(summaries))?;
     } else {
-        writeln!(
-            out,
-            "{passed} of {steps} steps passed; failed: {}",
-            failed.join(", ")
-        )?;
+        write!(out, "{passed} of {} steps passed", summaries.len())?;
+        if !failed.is_empty() {
+            write!(out, "; failed: {}", failed.join(", "))?;
+        }
+        writeln!(out)?;
     }
     Ok(if failed.is_empty() {
         ExitCode::SUCCESS

@@ -6,6 +6,7 @@
 //! cargo run --release -p clearway-cli --example siege                # ten minutes
 //! cargo run --release -p clearway-cli --example siege -- --ci        # one minute
 //! cargo run --release -p clearway-cli --example siege -- --list
+//! cargo run --release -p clearway-cli --example siege -- --markdown  # tables of docs/measurements
 //! cargo run --release -p clearway-cli --example siege -- --kind icmp --seconds 15
 //! ```
 //!
@@ -75,6 +76,8 @@ mod server;
 mod site;
 #[cfg(target_os = "linux")]
 mod slice;
+#[cfg(target_os = "linux")]
+mod table;
 
 use std::process::ExitCode;
 

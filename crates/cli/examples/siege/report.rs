@@ -209,6 +209,40 @@ impl Summary {
         }
     }
 
+    /// The requirements that were missed, those about times last.
+    pub(crate) fn misses(&self) -> impl Iterator<Item = &String> {
+        self.missed.iter().chain(&self.slow)
+    }
+
+    /// The row of a Markdown table.
+    pub(crate) fn row(&self) -> String {
+        let verdict = match self.verdict() {
+            Verdict::Passed => "yes",
+            Verdict::Failed => "**no**",
+            Verdict::Skipped => "skipped",
+        };
+        format!(
+            "| {} | {} | {} | {} | {} | {:.2} | {:.2} | {} | {} | {} | {:.0}% | {verdict} |\n",
+            self.kind.replace('+', ", "),
+            grouped(self.packets_per_second),
+            grouped(self.held as u64),
+            grouped(self.done),
+            self.failed,
+            self.median_ms,
+            self.p95_ms,
+            self.worst_ratio(),
+            self.peak_memory >> 20,
+            self.descriptors,
+            100.0 * self.server_load,
+        )
+    }
+
+    /// The ratio of the worst class, or a dash without a baseline.
+    fn worst_ratio(&self) -> String {
+        self.ratio
+            .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}"))
+    }
+
     /// The line for people.
     pub(crate) fn line(&self) -> String {
         let verdict = match self.verdict() {
@@ -216,9 +250,6 @@ impl Summary {
             Verdict::Failed => "FAILED",
             Verdict::Skipped => "skipped",
         };
-        let ratio = self
-            .ratio
-            .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.1}"));
         let mut line = format!(
             "{:20} {:>9} {:>8} {:>7} {:>6} {:>6} {:>6} {:>8.2} {:>8.2} {:>6} {:>5} {:>5} {:>4.0}% \
              {:>4.0}%  {verdict}",
@@ -231,7 +262,7 @@ impl Summary {
             self.failed,
             self.median_ms,
             self.p95_ms,
-            ratio,
+            self.worst_ratio(),
             self.peak_memory >> 20,
             self.descriptors,
             100.0 * self.server_load,
@@ -242,8 +273,7 @@ impl Summary {
             .iter()
             .chain(&self.skipped)
             .map(|note| format!("  {note}"));
-        let missed = self.missed.iter().chain(&self.slow);
-        let missed = missed.map(|missed| format!("  ! {missed}"));
+        let missed = self.misses().map(|missed| format!("  ! {missed}"));
         for more in each.chain(missed) {
             // Writing to a String cannot fail.
             let _ = write!(line, "\n{more}");
@@ -314,6 +344,14 @@ fn notes(slice: &Slice) -> Vec<String> {
 fn millis(time: Option<Duration>) -> f64 {
     // To the microsecond.
     time.map_or(0.0, |time| time.as_micros() as f64 / 1e3)
+}
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    match number {
+        0..=999 => number.to_string(),
+        _ => format!("{},{:03}", grouped(number / 1000), number % 1000),
+    }
 }
 
 fn size(bytes: u64) -> String {

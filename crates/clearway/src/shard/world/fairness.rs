@@ -76,3 +76,53 @@ fn datagram_behind_a_flood_of_another_connection_is_received_before_the_flood_en
     );
     assert_eq!(shard.received()[0] - before[0], FLOOD as u64);
 }
+
+/// Connections that cause work without data.
+const CROWD: usize = 30;
+
+/// Datagrams of each.
+const EACH: usize = 4;
+
+#[test]
+fn datagram_of_a_favored_connection_overtakes_those_of_many_within_their_quantum() {
+    let mut shard = Shard::new(&Scope::new(CROWD + 1, |_| true));
+    let before = shard.received();
+    let mut driver = shard.driver.take().expect("runs");
+    let mut handles: Vec<_> = driver.shard.table.keys().copied().collect();
+    handles.sort();
+    for handle in &handles[..CROWD] {
+        let entry = driver.shard.table.get_mut(handle).expect("known");
+        entry.account = super::super::scheduler::TimeAccount::default();
+    }
+    shard.driver = Some(driver);
+    for n in 0..CROWD {
+        shard.send(n, EACH);
+    }
+    shard.send(CROWD, 1);
+    let mut driver = shard.driver.take().expect("runs");
+    Clock::set(shard.now);
+    Clock::set_step(STEP);
+    let (mut crowd, mut favored, mut more) = (0, 0, true);
+    while favored == 0 && more {
+        more = driver.turn().expect("the loop goes on");
+        shard.driver = Some(driver);
+        let received = shard.received();
+        let new = received.iter().zip(&before).map(|(now, then)| now - then);
+        let new: Vec<u64> = new.collect();
+        (crowd, favored) = (new[..CROWD].iter().sum(), new[CROWD]);
+        driver = shard.driver.take().expect("runs");
+    }
+    while more {
+        more = driver.turn().expect("the loop goes on");
+    }
+    Clock::set_step(Duration::ZERO);
+    shard.driver = Some(driver);
+    assert_eq!(favored, 1);
+    assert!(
+        crowd <= (CROWD * EACH / 2) as u64,
+        "{crowd} datagrams of the others before it"
+    );
+    let after = shard.received();
+    let received = after.iter().zip(&before).map(|(now, then)| now - then);
+    assert_eq!(received.sum::<u64>(), (CROWD * EACH + 1) as u64);
+}

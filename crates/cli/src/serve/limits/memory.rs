@@ -13,10 +13,13 @@ const PROCESS: u64 = 16 << 20;
 /// Memory of each shard without connections: buffers of its socket and tables.
 const PER_SHARD: u64 = 3 << 20;
 
-/// The share of the rest that is accounted, in sevenths. The others stay free for memory that is
-/// not: what was freed and is kept by the allocator, or fragmented. Under attack that was a third
-/// of what was accounted.
-const COUNTED: u64 = 5;
+/// The share of the rest that is accounted, in thirds. The other stays free for memory that is
+/// not: what was freed and is kept by the allocator, or fragmented. Under 33 attacks at once that was
+/// 43 % of what was accounted.
+const COUNTED: u64 = 2;
+
+/// The parts of which [`COUNTED`] are accounted.
+const PARTS: u64 = 3;
 
 /// Minimum that must be left for clients: a thousand idle connections.
 const LEAST: u64 = 16 << 20;
@@ -50,9 +53,9 @@ impl Memory {
     /// If too little is left for clients; the message says how much is needed.
     pub(in crate::serve) fn divide(total: u64, shards: u16) -> Result<Self, String> {
         let fixed = PROCESS + PER_SHARD * u64::from(shards);
-        let counted = total.saturating_sub(fixed) / 7 * COUNTED;
+        let counted = total.saturating_sub(fixed) / PARTS * COUNTED;
         if counted < LEAST {
-            let needed = fixed + (LEAST / COUNTED + 1) * 7;
+            let needed = fixed + (LEAST / COUNTED + 1) * PARTS;
             return Err(format!(
                 "--memory is too small for {shards} shard(s): expected at least {} MiB",
                 needed.div_ceil(1 << 20)
