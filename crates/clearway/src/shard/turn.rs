@@ -100,7 +100,7 @@ impl Connections {
             (CROWDED_PROMPT_TIME, CROWDED_ROUND_TIME)
         };
         let at = self.serve_queue(Scheduler::pop_favored, favored, began, FAVORED_TIME)?;
-        if !self.scheduler.is_empty() {
+        if prompt > 0 || self.scheduler.waiting() > 0 {
             // What they send does not wait for the others.
             self.send_trains(at)?;
         }

@@ -55,7 +55,7 @@ impl Memory {
         let fixed = PROCESS + PER_SHARD * u64::from(shards);
         let counted = total.saturating_sub(fixed) / PARTS * COUNTED;
         if counted < LEAST {
-            let needed = fixed + (LEAST / COUNTED + 1) * PARTS;
+            let needed = fixed + LEAST.div_ceil(COUNTED) * PARTS;
             return Err(format!(
                 "--memory is too small for {shards} shard(s): expected at least {} MiB",
                 needed.div_ceil(1 << 20)
