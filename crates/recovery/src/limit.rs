@@ -29,8 +29,8 @@ use crate::time::{Instant, nanos};
 /// The one reason a connection is not sending at this instant.
 ///
 /// The send path chooses the first that applies: amplification; then congestion, pacing,
-/// scheduling, if something could be sent within flow control; otherwise connection flow
-/// control, stream flow control, stream limit, application.
+/// scheduling, if something could be sent within flow control; otherwise handshake, while it runs;
+/// then connection flow control, stream flow control, stream limit, application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Limit {

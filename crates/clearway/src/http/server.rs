@@ -98,7 +98,8 @@ impl Server {
     /// of it, until [`shutdown`](Self::shutdown).
     ///
     /// A service that fails or panics is answered for with status 500. A body that fails
-    /// or panics resets its stream, so that it never looks whole. A request whose client
+    /// or panics resets its stream, so that it never looks whole. A response may come before the
+    /// request's body was read: the rest is not transferred, and the client gets the response. A request whose client
     /// gives up, or misses one of the [`Timeouts`](super::Timeouts), is dropped where it
     /// stands. Requests carry their [`Connection`] and
     /// an [`InterimSender`](super::InterimSender) among their extensions, and those that came as early

@@ -200,7 +200,6 @@ impl Streams {
     }
 
     /// Returns the allocated memory in bytes for streams: buffers, the streams themselves, turns, events.
-    /// Iterates over all streams.
     #[must_use]
     #[expect(
         clippy::arithmetic_side_effects,

@@ -23,7 +23,7 @@ const MIN_LIMIT_STEP: u64 = 16;
 /// The credit granted to the peer: consumed bytes plus one window (RFC 9000 §4.1).
 ///
 /// The window doubles when the application has read at least a window in four round trips. So flow
-/// control never limits a fast reader, and a slow reader keeps the initial window.
+/// control never limits a fast reader without loss, and a slow reader keeps the initial window.
 ///
 /// Updates can be lost like any packet, and a receiver sends too little to detect that soon. So the
 /// window records which limit the peer has acknowledged, and reports when that is

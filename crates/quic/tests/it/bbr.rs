@@ -1,6 +1,6 @@
 //! BBR over modelled paths: goodput and random loss.
 //!
-//! `CLEARWAY_SECONDS=20 cargo test --release --test it bbr:: -- --nocapture` measures
+//! `CLEARWAY_SECONDS=20 cargo test --release -p clearway-quic --test it bbr:: -- --nocapture` measures
 //! the long fat path for longer and prints the table of docs/congestion.md.
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! the window grows again at once, whatever the controller, the ACKs, the
 //! jitter, and whenever the two seconds began.
 //!
-//! `CLEARWAY_SEEDS=100 cargo test --release --test it death_spiral:: -- --nocapture`
+//! `CLEARWAY_SEEDS=100 cargo test --release -p clearway-quic --test it death_spiral:: -- --nocapture`
 //! shows the distributions.
 
 use std::time::Duration;

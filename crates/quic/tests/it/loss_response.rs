@@ -1,7 +1,7 @@
 //! How the controllers answer random loss, against the formulas of RFC 9438 §5,
 //! through the whole transport; and the interop path.
 //!
-//! `CLEARWAY_PACKETS=4000000 cargo test --release --test it loss_response:: -- --nocapture`
+//! `CLEARWAY_PACKETS=4000000 cargo test --release -p clearway-quic --test it loss_response:: -- --nocapture`
 //! measures the rare losses too and prints the table of docs/congestion.md.
 
 use std::time::Duration;

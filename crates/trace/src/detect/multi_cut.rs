@@ -1,5 +1,7 @@
 //! The window is reduced again before anything sent after the last reduction was
-//! acknowledged: several reductions for one event.
+//! acknowledged: several reductions for one event. Exempt are windows that never move.
+
+use clearway_recovery::controller::WindowPolicy;
 
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -23,6 +25,9 @@ impl Detect for MultiCut {
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
+        if view.window_policy() == WindowPolicy::Constant {
+            return;
+        }
         let cuts = self.cuts(metrics);
         let since = self.last.map(|(at, _)| at);
         if cuts > 1 || (cuts == 1 && since.is_some()) {
@@ -141,6 +146,17 @@ mod tests {
         script.send(20).wait(10).lose(0);
         cut(&mut script, 2, Some(7));
         assert!(script.finds(Detector::MultiCut));
+    }
+
+    #[test]
+    fn congestion_events_of_a_fixed_window_cause_no_finding() {
+        let mut script = Script::new("fixed", 10);
+        cut(&mut script, 1_000, Some(0));
+        script.send(20).wait(10).lose(0);
+        cut(&mut script, 1_000, Some(1));
+        script.lose(1);
+        cut(&mut script, 1_000, Some(2));
+        assert!(!script.finds(Detector::MultiCut));
     }
 
     #[test]
