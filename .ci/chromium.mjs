@@ -63,7 +63,8 @@ export async function open(chromium, url) {
     assert.deepEqual(errors, []);
     clearTimeout(deadline);
     socket.close();
-    browser.once("exit", () => rmSync(profile, { recursive: true, force: true }));
+    // Its other processes write into the profile for a while after the first has ended.
+    browser.once("exit", () => rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
     browser.kill();
   };
   await send("Runtime.enable");
