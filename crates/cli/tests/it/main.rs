@@ -1,6 +1,7 @@
 //! The built `clearway` command, as a person runs it.
 
 mod common;
+mod viewer;
 mod web;
 
 mod balance;

@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::{clearway, stderr};
+use crate::viewer::Viewer;
 use crate::web::{Site, TempDir, pattern};
 
 const TOKEN: &str = "0123456789abcdef";
@@ -300,41 +300,6 @@ fn addresses_of_other_hosts_need_a_token_and_a_name() {
     );
     assert_eq!(ask(&format!("host.example:{port}"), &good), "403");
     assert_eq!(ask(&format!("192.0.2.7:{port}"), &good), "200");
-}
-
-/// A `clearway view` that ends with the test.
-struct Viewer {
-    child: Child,
-    address: String,
-}
-
-impl Viewer {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_clearway"))
-            .args(["view", "--no-open"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        stdout.read_line(&mut line).unwrap();
-        let address = line
-            .trim()
-            .strip_prefix("http://")
-            .unwrap()
-            .trim_end_matches('/')
-            .to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

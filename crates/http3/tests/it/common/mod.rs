@@ -29,6 +29,22 @@ pub(crate) struct Setup {
     pub(crate) server: Config,
 }
 
+impl Setup {
+    /// Both ends take up to four sessions of WebTransport.
+    pub(crate) fn for_sessions() -> Self {
+        let mut setup = Self::default();
+        for config in [&mut setup.client, &mut setup.server] {
+            config.datagrams = true;
+            config.extended_connect = true;
+            config.webtransport_sessions = 4;
+        }
+        for config in [&mut setup.client_quic, &mut setup.server_quic] {
+            config.datagram_buffer = 1 << 20;
+        }
+        setup
+    }
+}
+
 /// HTTP/3 on the newest connection of a host, or nothing: then the test writes what it likes.
 pub(crate) struct HttpApp {
     role: Role,

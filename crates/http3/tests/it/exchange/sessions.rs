@@ -14,19 +14,6 @@ const BOTH: [Directionality; 2] = [
     Directionality::Bidirectional,
 ];
 
-pub(crate) fn setup() -> Setup {
-    let mut setup = Setup::default();
-    for config in [&mut setup.client, &mut setup.server] {
-        config.datagrams = true;
-        config.extended_connect = true;
-        config.webtransport_sessions = 4;
-    }
-    for config in [&mut setup.client_quic, &mut setup.server_quic] {
-        config.datagram_buffer = 1 << 20;
-    }
-    setup
-}
-
 fn session_request() -> Request {
     Request {
         protocol: "webtransport".into(),
@@ -54,7 +41,7 @@ fn respond(world: &mut World, id: StreamId, status: u16) {
 
 /// Opens a session between two ends.
 fn session() -> (World, StreamId) {
-    let mut world = World::connected(setup());
+    let mut world = World::connected(Setup::for_sessions());
     let id = ask(&mut world);
     run(&mut world);
     respond(&mut world, id, 200);
@@ -253,7 +240,7 @@ fn stream_error_codes_are_the_applications() {
 
 #[test]
 fn refused_session_rejects_its_early_streams() {
-    let mut world = World::connected(setup());
+    let mut world = World::connected(Setup::for_sessions());
     let id = ask(&mut world);
     let (_, quic) = world.client.split();
     let stream = quic.open(Directionality::Bidirectional).expect("a stream");
@@ -271,7 +258,7 @@ fn refused_session_rejects_its_early_streams() {
 
 #[test]
 fn streams_before_the_response_are_delivered_after_it() {
-    let mut world = World::connected(setup());
+    let mut world = World::connected(Setup::for_sessions());
     let id = ask(&mut world);
     let (_, quic) = world.client.split();
     let bidi = quic.open(Directionality::Bidirectional).expect("a stream");
@@ -298,7 +285,7 @@ fn streams_before_the_response_are_delivered_after_it() {
 
 #[test]
 fn sessions_beyond_the_limit_are_rejected_and_a_place_is_free_after_a_close() {
-    let mut world = World::connected(setup());
+    let mut world = World::connected(Setup::for_sessions());
     let sessions: Vec<StreamId> = (0..5).map(|_| ask(&mut world)).collect();
     run(&mut world);
     let rejected = |event: &Event| match event {
@@ -358,7 +345,7 @@ fn session_goes_on_after_goaway_and_a_new_one_is_rejected() {
 
 #[test]
 fn client_asks_for_a_session_only_if_the_server_offers_them() {
-    let mut setup = setup();
+    let mut setup = Setup::for_sessions();
     setup.server.webtransport_sessions = 0;
     let mut world = World::connected(setup);
     let (http, quic) = world.client.split();
@@ -368,7 +355,7 @@ fn client_asks_for_a_session_only_if_the_server_offers_them() {
 
 #[test]
 fn close_before_the_response_cancels_the_request() {
-    let mut world = World::connected(setup());
+    let mut world = World::connected(Setup::for_sessions());
     let id = ask(&mut world);
     run(&mut world);
     let (http, quic) = world.client.split();

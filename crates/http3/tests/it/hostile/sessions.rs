@@ -12,19 +12,6 @@ use crate::common::Setup;
 const CLOSE: u64 = 0x2843;
 const DRAIN: u64 = 0x78ae;
 
-fn setup() -> Setup {
-    let mut setup = Setup::default();
-    for config in [&mut setup.client, &mut setup.server] {
-        config.datagrams = true;
-        config.extended_connect = true;
-        config.webtransport_sessions = 4;
-    }
-    for config in [&mut setup.client_quic, &mut setup.server_quic] {
-        config.datagram_buffer = 1 << 20;
-    }
-    setup
-}
-
 fn session_request() -> Vec<u8> {
     headers(&[
         (":method", "CONNECT"),
@@ -43,7 +30,7 @@ fn capsule(kind: u64, value: &[u8]) -> Vec<u8> {
 
 /// A hostile client with a session that the server has accepted.
 fn accepted() -> (HostileTest, StreamId) {
-    let mut test = HostileTest::with(Role::Client, setup());
+    let mut test = HostileTest::with(Role::Client, Setup::for_sessions());
     let session = test.bidi(&session_request());
     test.run();
     let (http, quic) = test.world.server.split();
@@ -111,7 +98,7 @@ fn stream_for_an_ended_session_is_rejected_as_gone() {
 
 #[test]
 fn streams_for_sessions_that_never_come_are_bounded() {
-    let mut test = HostileTest::with(Role::Client, setup());
+    let mut test = HostileTest::with(Role::Client, Setup::for_sessions());
     // A request stream far ahead, whose request is never sent.
     let session = 4 * 90;
     let streams: Vec<StreamId> = (0..60)
@@ -263,14 +250,14 @@ fn endless_drain_capsules_are_excessive_load() {
 
 #[test]
 fn server_stream_without_a_session_is_a_connection_error_for_a_client() {
-    let mut test = HostileTest::with(Role::Server, setup());
+    let mut test = HostileTest::with(Role::Server, Setup::for_sessions());
     test.bidi(&varints(&[0x41, 0]));
     assert_eq!(test.close_code(), Some(Code::STREAM_CREATION_ERROR));
 }
 
 #[test]
 fn half_open_sessions_are_limited_and_a_reset_frees_their_place() {
-    let mut test = HostileTest::with(Role::Client, setup());
+    let mut test = HostileTest::with(Role::Client, Setup::for_sessions());
     let mut sessions: Vec<StreamId> = (0..6).map(|_| test.bidi(&session_request())).collect();
     let rejected = Some(Code::REQUEST_REJECTED);
     sessions.retain(|&id| match test.reset_and_stop_codes(id) {
@@ -294,7 +281,7 @@ fn half_open_sessions_are_limited_and_a_reset_frees_their_place() {
 
 #[test]
 fn datagram_for_a_plain_connect_resets_it() {
-    let mut test = HostileTest::with(Role::Client, setup());
+    let mut test = HostileTest::with(Role::Client, Setup::for_sessions());
     let connect = headers(&[(":method", "CONNECT"), (":authority", "example.org:443")]);
     let id = test.bidi(&connect);
     test.run();
