@@ -83,6 +83,7 @@ fuzz_target!(|input: (String, Vec<Event>)| {
         sockets: 8,
         flows: FLOWS,
         idle: Duration::from_secs(5),
+        transparent: None,
     });
     let mut now = Duration::from_secs(1);
     let mut last = [None; SERVERS as usize];

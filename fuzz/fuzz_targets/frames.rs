@@ -91,6 +91,12 @@ fn applied(
             code,
             final_size,
         } => streams.on_reset_stream(id, code, final_size),
+        Frame::ResetStreamAt {
+            id,
+            code,
+            final_size,
+            reliable_size,
+        } => streams.on_reset_stream_at(id, code, final_size, reliable_size),
         Frame::StopSending { id, code } => streams.on_stop_sending(id, code),
         Frame::MaxData(limit) => {
             streams.on_max_data(limit);

@@ -20,6 +20,8 @@ enum Act {
     Write(u8, u16),
     Finish(u8),
     Reset(u8),
+    /// Resets a stream, except for its first bytes.
+    ResetAt(u8, u16),
     Stop(u8),
     Read(u8, u16),
     /// Sends a packet of at most this many bytes.
@@ -64,6 +66,7 @@ fuzz_target!(|acts: Vec<(bool, Act)>| {
     let limits = endpoints[0].streams.initial_limits();
     for endpoint in &mut endpoints {
         endpoint.streams.set_peer_limits(limits);
+        endpoint.streams.set_reliable_resets(true);
     }
     let mut now = Instant::ZERO;
     for (second, act) in acts {
@@ -106,6 +109,11 @@ impl Endpoint {
             Act::Finish(pick) => self.finish(pick),
             Act::Reset(pick) => {
                 let _ = self.id(pick).map(|id| self.streams.reset(id, 7));
+            }
+            Act::ResetAt(pick, size) => {
+                if let Some(id) = self.id(pick) {
+                    let _ = self.streams.reset_at(id, 7, u64::from(size % 2048));
+                }
             }
             Act::Stop(pick) => {
                 let _ = self.id(pick).map(|id| self.streams.stop(id, 8));
@@ -212,6 +220,12 @@ impl Endpoint {
                     code,
                     final_size,
                 } => self.streams.on_reset_stream(id, code, final_size),
+                Frame::ResetStreamAt {
+                    id,
+                    code,
+                    final_size,
+                    reliable_size,
+                } => (self.streams).on_reset_stream_at(id, code, final_size, reliable_size),
                 Frame::StopSending { id, code } => self.streams.on_stop_sending(id, code),
                 Frame::MaxData(limit) => {
                     self.streams.on_max_data(limit);

@@ -23,6 +23,7 @@ fn rule(data: &EventData) -> Option<&'static str> {
         EventData::ConnectionClosed(_) => "QUICConnectionClosed",
         EventData::ConnectionStateUpdated { .. } => "QUICConnectionStateUpdated",
         EventData::ParametersSet(_) => "QUICParametersSet",
+        EventData::VersionInformation { .. } => "QUICVersionInformation",
         EventData::AlpnInformation { .. } => "QUICALPNInformation",
         EventData::PacketSent(_) => "QUICPacketSent",
         EventData::PacketReceived(_) => "QUICPacketReceived",
@@ -49,7 +50,7 @@ fn rule(data: &EventData) -> Option<&'static str> {
 }
 
 /// Number of rules above.
-const RULES: usize = 25;
+const RULES: usize = 26;
 
 /// The header and the events of a file.
 fn written(events: &[Event]) -> (Value, Vec<Value>) {

@@ -34,6 +34,10 @@ const CLIENTS: usize = 64;
 /// Most datagrams on their way for each shard, fewer than the buffers hold.
 const WINDOW: u64 = 512;
 
+/// Servers, as many as there are shards at most: shards that write to one server's socket wait for
+/// each other there.
+const SERVERS: u8 = 2;
+
 /// Datagrams of a train.
 const TRAIN: usize = 50;
 
@@ -114,17 +118,19 @@ struct Cost {
 fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
     let window = window * case.shards as u64;
     let options = Options::default();
-    let sink = Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let bind = |_| Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+    let sinks: Vec<Socket> = (0..SERVERS).map(bind).collect();
     let mut settings = Settings::new("127.0.0.1:0".parse().unwrap());
     let encoding = Config::new(0, 1, 7).unwrap();
-    let server = ServerId::new(&[1]).unwrap();
-    settings.backends = vec![BackendSettings {
-        name: "sink".to_owned(),
+    let server = |n: usize| ServerId::new(&[n as u8 % SERVERS]).unwrap();
+    let backend = |(n, sink): (usize, &Socket)| BackendSettings {
+        name: format!("sink {n}"),
         address: sink.local_addr().unwrap(),
         weight: 1,
         state: BackendState::Active,
-        server_ids: vec![(0, server)],
-    }];
+        server_ids: vec![(0, server(n))],
+    };
+    settings.backends = sinks.iter().enumerate().map(backend).collect();
     settings.quic_lb = vec![encoding.clone()];
     settings.health = None;
     (settings.mode, settings.shards) = (case.mode, case.shards);
@@ -135,11 +141,11 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
     let stop = Arc::new(AtomicBool::new(false));
     let counting = {
         let (arrived, stop) = (arrived.clone(), stop.clone());
-        std::thread::spawn(move || count(&sink, &arrived, &stop))
+        std::thread::spawn(move || count(&sinks, &arrived, &stop))
     };
     let trains: Vec<Vec<u8>> = (0..CLIENTS)
         .map(|n| {
-            let cid = encoding.encode(&server, &[n as u8; 7], 0).unwrap();
+            let cid = encoding.encode(&server(n), &[n as u8; 7], 0).unwrap();
             let mut datagram = [&[0x40], &cid[..]].concat();
             datagram.resize(SIZE, 0);
             datagram.repeat(case.train)
@@ -184,16 +190,19 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
     }
 }
 
-/// Counts what arrives at a server.
-fn count(sink: &Socket, arrived: &AtomicU64, stop: &AtomicBool) {
-    let mut batch = RecvBatch::for_socket(sink, 32);
+/// Counts what arrives at the servers.
+fn count(sinks: &[Socket], arrived: &AtomicU64, stop: &AtomicBool) {
+    let mut batch = RecvBatch::for_socket(&sinks[0], 32);
     while !stop.load(Relaxed) {
-        match sink.recv(&mut batch) {
-            Ok(_) => {
+        let before = arrived.load(Relaxed);
+        for sink in sinks {
+            if sink.recv(&mut batch).is_ok() {
                 let datagrams = batch.messages().map(|(meta, _)| meta.datagrams() as u64);
                 arrived.fetch_add(datagrams.sum(), Relaxed);
             }
-            Err(_) => std::thread::yield_now(),
+        }
+        if arrived.load(Relaxed) == before {
+            std::thread::yield_now();
         }
     }
 }

@@ -7,6 +7,9 @@
 //! make (RFC 9000 §10.3), which is forwarded to the client. This happens only for connection IDs
 //! of backends that are down, so that nobody can have a living connection reset by it
 //! (RFC 9000 §21.11).
+//!
+//! A backend may answer only few such packets a second (quinn: one in 20 ms), and a packet may be lost,
+//! so a client is told again until some backend has answered.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,6 +30,9 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// How many have it: a thousand a second, as many as a server resets by default.
 const AT_ONCE: usize = 50;
 
+/// How often a client is told without an answer: two seconds long, if few wait.
+const MOST_TRIES: u8 = 40;
+
 /// Length of the packet in bytes: a stateless reset has to be shorter than what it answers
 /// (RFC 9000 §10.3.3), and at least 21 bytes long.
 const PACKET: usize = 64;
@@ -38,13 +44,22 @@ pub(crate) struct Orphan {
     /// The connection ID that it used last.
     pub(crate) cid: ConnectionId,
     backend: BackendId,
+    /// How often it was told.
+    tries: u8,
+}
+
+impl Orphan {
+    /// Whether it was told before.
+    pub(crate) fn is_told(&self) -> bool {
+        self.tries > 0
+    }
 }
 
 /// Clients that are to be told.
 #[derive(Debug, Default)]
 pub(crate) struct Orphans {
     waiting: VecDeque<Orphan>,
-    /// When the present turn began, and how many have had it.
+    /// When the present turn began, and how many are still to have it.
     turn: (Duration, usize),
 }
 
@@ -60,6 +75,7 @@ impl Orphans {
                 client,
                 cid,
                 backend: id,
+                tries: 0,
             });
             self.waiting.extend(orphans.take(room));
         }
@@ -71,20 +87,28 @@ impl Orphans {
         if self.waiting.is_empty() {
             return None;
         }
-        let (since, taken) = &mut self.turn;
+        let (since, left) = &mut self.turn;
         if now >= since.saturating_add(INTERVAL) {
-            (*since, *taken) = (now, 0);
+            // Nobody has two turns at a time.
+            (*since, *left) = (now, self.waiting.len().min(AT_ONCE));
         }
-        if *taken == AT_ONCE {
-            return None;
-        }
-        while let Some(orphan) = self.waiting.pop_front() {
+        while *left > 0
+            && let Some(orphan) = self.waiting.pop_front()
+        {
             if !plan.serves_connections(orphan.backend) {
-                *taken += 1;
+                *left -= 1;
                 return Some(orphan);
             }
         }
         None
+    }
+
+    /// Has a client that was told just now be told again later.
+    pub(crate) fn repeat(&mut self, told: Orphan) {
+        let tries = told.tries.saturating_add(1);
+        if tries < MOST_TRIES && self.waiting.len() < MOST {
+            self.waiting.push_back(Orphan { tries, ..told });
+        }
     }
 }
 
@@ -132,6 +156,7 @@ mod tests {
             sockets: 1_000,
             flows: 1_000,
             idle: Duration::from_secs(60),
+            transparent: None,
         });
         for port in 1..=count {
             let key = FlowKey {
@@ -171,6 +196,26 @@ mod tests {
         told.sort_unstable();
         assert_eq!(told, [1, 3, 5]);
         assert!(all(&mut orphans, 2 * INTERVAL, &down).is_empty());
+    }
+
+    #[test]
+    fn client_is_told_again_in_later_turns_for_a_while() {
+        let down = plan(&[1]);
+        let mut orphans = Orphans::default();
+        orphans.find(&plan(&[]), &down, &flows(2));
+        let mut tries = 0;
+        for turn in 1..100 {
+            let told: Vec<Orphan> =
+                std::iter::from_fn(|| orphans.next(turn * INTERVAL, &down)).collect();
+            assert!(told.len() <= 1, "once a turn");
+            for orphan in told {
+                assert_eq!(orphan.is_told(), tries > 0);
+                orphans.repeat(orphan);
+                tries += 1;
+                assert_eq!(orphans.next(turn * INTERVAL, &down), None);
+            }
+        }
+        assert_eq!(tries, MOST_TRIES);
     }
 
     #[test]

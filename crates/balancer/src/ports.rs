@@ -3,22 +3,37 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use clearway_udp::{Options, RecvBatch, Socket};
+use clearway_udp::{DatagramSocket as _, Options, RecvBatch, Socket};
 use rustix::event::epoll;
 
 use crate::engine::{Destination, Engine, Outgoing};
 use crate::orphans::packet_for;
 use crate::plan::Plan;
+use crate::sample::{SampleDirection, SampleLog, SampledSocket};
 use crate::send::send;
 use crate::traffic::Traffic;
 
+/// How upstream sockets are opened.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    pub(crate) options: Options,
+    /// Where their datagrams are counted.
+    pub(crate) samples: Option<Arc<SampleLog>>,
+}
+
 /// The upstream sockets of a shard. They are opened when they are needed.
 pub(crate) struct Ports {
-    sockets: Vec<Socket>,
+    /// By number: counted up, or in transparent mode the port, so that there are gaps.
+    sockets: Vec<Option<Box<SampledSocket>>>,
+    /// How many there are.
+    open: usize,
+    /// What the kernel has dropped from sockets that were closed.
+    closed_overflowed: u64,
     epoll: OwnedFd,
-    options: Options,
+    opener: Opener,
     /// Empty, but for its memory.
     outgoing: Outgoing<'static>,
     /// A socket could not be opened, which has been said.
@@ -27,14 +42,13 @@ pub(crate) struct Ports {
 
 impl Ports {
     /// Creates an empty set whose sockets report to `epoll`, with their numbers as data.
-    pub(crate) fn new(epoll: OwnedFd, options: &Options) -> Self {
+    pub(crate) fn new(epoll: OwnedFd, opener: Opener) -> Self {
         Self {
             sockets: Vec::new(),
+            open: 0,
+            closed_overflowed: 0,
             epoll,
-            options: Options {
-                reuse_port: false,
-                ..options.clone()
-            },
+            opener,
             outgoing: Outgoing::default(),
             is_lacking: false,
         }
@@ -45,17 +59,27 @@ impl Ports {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.sockets.len()
+        self.open
     }
 
     /// Returns how many messages the kernel has dropped because a socket's buffer was full.
     pub(crate) fn overflowed(&self) -> u64 {
-        let sockets = self.sockets.iter();
-        sockets.map(|socket| socket.counters().receive_drops).sum()
+        let sockets = self.sockets.iter().flatten();
+        let dropped = sockets.map(|socket| socket.counters().receive_drops);
+        self.closed_overflowed + dropped.sum::<u64>()
     }
 
-    pub(crate) fn get(&self, number: usize) -> Option<&Socket> {
-        self.sockets.get(number)
+    pub(crate) fn get(&self, number: usize) -> Option<&SampledSocket> {
+        find(&self.sockets, number)
+    }
+
+    /// Closes a socket that no flow uses any more.
+    pub(crate) fn close(&mut self, number: u32) {
+        let place = self.sockets.get_mut(number as usize);
+        if let Some(socket) = place.and_then(Option::take) {
+            self.open -= 1;
+            self.closed_overflowed += socket.counters().receive_drops;
+        }
     }
 
     /// Forwards the messages of clients to their backends.
@@ -65,7 +89,8 @@ impl Ports {
             engine.route_message(now, meta, payload, &mut outgoing);
         }
         self.open_for(outgoing.destinations(), engine.router.plan());
-        engine.send_up(&self.sockets, &mut outgoing);
+        let sockets = &self.sockets;
+        engine.send_up(|number| find(sockets, number as usize), &mut outgoing);
         self.outgoing = outgoing.emptied();
     }
 
@@ -73,55 +98,92 @@ impl Ports {
     pub(crate) fn tell_orphans(&mut self, engine: &mut Engine, now: Duration) {
         while let Some(orphan) = engine.next_orphan(now) {
             let packet = packet_for(orphan.cid);
-            let Some((to, mut transmit)) = engine.for_another_backend(now, orphan.client, &packet)
-            else {
+            let Some((to, mut transmit)) = engine.for_another_backend(now, &orphan, &packet) else {
                 continue;
             };
             self.open_for([to], engine.router.plan());
-            if let Some(socket) = self.sockets.get(to.upstream.socket as usize) {
+            if let Some(socket) = find(&self.sockets, to.upstream.socket as usize) {
                 // Not counted with what clients have sent.
                 let mut sent = Traffic::default();
                 send(socket, std::slice::from_mut(&mut transmit), &mut sent);
                 engine.counts.reset_requests += sent.forwarded;
             }
+            engine.orphans.repeat(orphan);
         }
     }
 
     /// Opens the sockets that these datagrams are to be sent from.
     fn open_for(&mut self, to: impl IntoIterator<Item = Destination>, plan: &Plan) {
-        let needed = to.into_iter().map(|to| to.upstream.socket).max();
-        while needed.is_some_and(|needed| needed as usize >= self.sockets.len()) {
-            if let Err(error) = self.add(plan) {
-                // Datagrams for it are counted as dropped, and the next ones try again.
-                if !self.is_lacking {
-                    tracing::warn!(%error, "cannot open another upstream socket");
-                }
-                self.is_lacking = true;
-                return;
+        for to in to {
+            let number = to.upstream.socket;
+            if self.get(number as usize).is_some() {
+                continue;
             }
-            self.is_lacking = false;
+            match self.add(number, plan) {
+                Ok(()) => self.is_lacking = false,
+                // Datagrams for it are counted as dropped, and the next ones try again.
+                Err(error) => {
+                    if !self.is_lacking {
+                        tracing::warn!(%error, "cannot open another upstream socket");
+                    }
+                    self.is_lacking = true;
+                    return;
+                }
+            }
         }
     }
 
-    fn add(&mut self, plan: &Plan) -> io::Result<()> {
-        let socket = open(plan, &self.options)?;
-        let data = epoll::EventData::new_u64(self.sockets.len() as u64);
+    fn add(&mut self, number: u32, plan: &Plan) -> io::Result<()> {
+        let socket = self.opener.open(number, plan)?;
+        let data = epoll::EventData::new_u64(u64::from(number));
         epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
-        self.sockets.push(socket);
+        let place = number as usize;
+        if place >= self.sockets.len() {
+            self.sockets.resize_with(place + 1, || None);
+        }
+        if let Some(place) = self.sockets.get_mut(place) {
+            *place = Some(Box::new(socket));
+            self.open += 1;
+        }
         Ok(())
     }
 }
 
-/// Opens a socket with a port of its own, for every address of this host.
-fn open(plan: &Plan, options: &Options) -> io::Result<Socket> {
+fn find(sockets: &[Option<Box<SampledSocket>>], number: usize) -> Option<&SampledSocket> {
+    sockets.get(number)?.as_deref()
+}
+
+impl Opener {
+    /// Opens a socket for every address of this host, with a port of its own; in transparent mode
+    /// for every address there is, and with the port that is its number.
+    fn open(&self, number: u32, plan: &Plan) -> io::Result<SampledSocket> {
+        let port = if self.options.transparent {
+            u16::try_from(number).map_err(|_| io::ErrorKind::InvalidInput)?
+        } else {
+            0
+        };
+        let socket = Socket::bind(SocketAddr::new(any(plan), port), &self.options)?;
+        Ok(match &self.samples {
+            Some(log) => SampledSocket::new(
+                socket,
+                log.clone(),
+                crate::service::SERVER_SIDE,
+                SampleDirection::Down,
+            ),
+            None => socket.into(),
+        })
+    }
+}
+
+/// Returns the wildcard address of the backends' family.
+fn any(plan: &Plan) -> IpAddr {
     let v6 = plan
         .backends()
         .iter()
         .any(|backend| backend.address.is_ipv6());
-    let any = if v6 {
+    if v6 {
         IpAddr::V6(Ipv6Addr::UNSPECIFIED)
     } else {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    };
-    Socket::bind(SocketAddr::new(any, 0), options)
+    }
 }

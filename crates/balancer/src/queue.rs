@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 
-use clearway_udp::{RecvBatch, Socket};
+use clearway_udp::RecvBatch;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::control::Control;
 use crate::receive::{SLEEP, discard_errors, receive};
+use crate::sample::SampledSocket;
 
 /// Batches of 32 messages in the queue. When all are waiting, what arrives is dropped.
 const BATCHES: usize = 8;
@@ -25,7 +26,7 @@ pub(crate) struct Queue {
 
 /// The receiving thread's end.
 pub(crate) struct QueueFiller {
-    socket: Arc<Socket>,
+    socket: Arc<SampledSocket>,
     /// The one that is received into.
     batch: RecvBatch,
     filled: SyncSender<RecvBatch>,
@@ -38,7 +39,7 @@ pub(crate) struct QueueFiller {
 ///
 /// # Errors
 /// If there is no descriptor left.
-pub(crate) fn queue(socket: Arc<Socket>, slots: usize) -> io::Result<(QueueFiller, Queue)> {
+pub(crate) fn queue(socket: Arc<SampledSocket>, slots: usize) -> io::Result<(QueueFiller, Queue)> {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let ready = Arc::new(eventfd(0, flags)?);
     let dropped = Arc::new(AtomicU64::new(0));
@@ -152,13 +153,13 @@ fn wake(ready: &OwnedFd) {
 mod tests {
     use super::*;
     use crate::plan::Plan;
-    use clearway_udp::{Options, Transmit};
+    use clearway_udp::{Options, Socket, Transmit};
 
     #[test]
     fn full_queue_drops_and_counts_and_goes_on_when_it_is_drained() {
         let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
         let to = socket.local_addr().unwrap();
-        let (mut filler, queue) = queue(Arc::new(socket), 1).unwrap();
+        let (mut filler, queue) = queue(Arc::new(socket.into()), 1).unwrap();
         let sender = Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
         let mut pass = |count: usize| {
             for _ in 0..count {
@@ -182,7 +183,7 @@ mod tests {
     #[test]
     fn filler_ends_with_its_shard() {
         let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
-        let (mut filler, queue) = queue(Arc::new(socket), 1).unwrap();
+        let (mut filler, queue) = queue(Arc::new(socket.into()), 1).unwrap();
         drop(queue);
         for _ in 0..BATCHES {
             if !filler.pass_on() {

@@ -2,8 +2,10 @@
 
 use std::io;
 
-use clearway_udp::{RecvBatch, RecvError, Socket};
+use clearway_udp::{DatagramSocket as _, RecvBatch, RecvError};
 use rustix::event::Timespec;
+
+use crate::sample::SampledSocket;
 
 /// How long a thread sleeps at most: then it looks for a new plan, expires flows, and publishes
 /// its counts.
@@ -13,7 +15,7 @@ pub(crate) const SLEEP: Timespec = Timespec {
 };
 
 /// Returns whether `batch` has messages now.
-pub(crate) fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool> {
+pub(crate) fn receive(socket: &SampledSocket, batch: &mut RecvBatch) -> io::Result<bool> {
     match socket.recv(batch) {
         Ok(received) => Ok(received > 0),
         Err(RecvError::WouldBlock) => Ok(false),
@@ -27,7 +29,7 @@ pub(crate) fn receive(socket: &Socket, batch: &mut RecvBatch) -> io::Result<bool
 
 /// Empties the socket's queue of ICMP errors, which would take room from datagrams. They are not
 /// passed on: anybody can forge them, and QUIC does without.
-pub(crate) fn discard_errors(socket: &Socket) -> io::Result<()> {
+pub(crate) fn discard_errors(socket: &SampledSocket) -> io::Result<()> {
     socket.expect_errors();
     for _ in 0..64 {
         if socket.poll_errors()?.is_none() {

@@ -1,8 +1,9 @@
 //! Sending trains, with every datagram counted as forwarded or dropped.
 
-use clearway_udp::{MAX_SLOTS, SendError, Socket, Transmit};
+use clearway_udp::{DatagramSocket as _, MAX_SLOTS, SendError, Transmit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::sample::SampledSocket;
 use crate::traffic::{DropReason, Traffic};
 
 /// How long a full send buffer is waited for, before what does not fit is dropped.
@@ -25,14 +26,14 @@ pub(crate) fn emptied<'b>(mut transmits: Vec<Transmit<'_>>) -> Vec<Transmit<'b>>
 }
 
 /// Sends all of `transmits`, and counts every datagram as forwarded or dropped.
-pub(crate) fn send(socket: &Socket, transmits: &mut [Transmit<'_>], traffic: &mut Traffic) {
+pub(crate) fn send(socket: &SampledSocket, transmits: &mut [Transmit<'_>], traffic: &mut Traffic) {
     for call in transmits.chunks_mut(MAX_SLOTS) {
         send_call(socket, call, traffic);
     }
 }
 
 /// Sends what takes one call.
-fn send_call(socket: &Socket, transmits: &mut [Transmit<'_>], traffic: &mut Traffic) {
+fn send_call(socket: &SampledSocket, transmits: &mut [Transmit<'_>], traffic: &mut Traffic) {
     let mut rest = transmits;
     let mut waited = false;
     while !rest.is_empty() {
@@ -79,7 +80,7 @@ fn send_call(socket: &Socket, transmits: &mut [Transmit<'_>], traffic: &mut Traf
 }
 
 /// Sends one train that did not fit before; what does not fit now is dropped.
-fn send_again(socket: &Socket, train: &mut [Transmit<'_>], traffic: &mut Traffic) {
+fn send_again(socket: &SampledSocket, train: &mut [Transmit<'_>], traffic: &mut Traffic) {
     for transmit in train {
         let before = datagrams(transmit);
         let left = match socket.send(transmit) {
@@ -91,7 +92,7 @@ fn send_again(socket: &Socket, train: &mut [Transmit<'_>], traffic: &mut Traffic
     }
 }
 
-fn wait_until_writable(socket: &Socket) {
+fn wait_until_writable(socket: &SampledSocket) {
     let mut descriptors = [PollFd::new(socket, PollFlags::OUT)];
     // Whether it became writable shows when the train is sent again.
     let _ = poll(&mut descriptors, Some(&SEND_WAIT));

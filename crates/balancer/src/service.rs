@@ -15,13 +15,17 @@ use crate::control::Control;
 use crate::flows::{FlowCapacity, Flows};
 use crate::health::Prober;
 use crate::plan::PlanError;
+use crate::ports::Opener;
 use crate::queue::queue;
 use crate::registry::Registry;
 use crate::report::ShardReport;
 use crate::router::Router;
+use crate::sample::{SampleDirection, SampledSocket};
 use crate::settings::{BackendSettings, Mode, Settings};
 use crate::shard::{Intake, Pace, Shard};
+use crate::status::{BackendStatus, Status};
 use crate::traffic::Traffic;
+use crate::transparent;
 
 /// How often the thread for probes looks for answers.
 const TICK: Duration = Duration::from_millis(20);
@@ -35,6 +39,12 @@ const ROUNDS: usize = 4;
 /// The same with one message a call.
 const NAIVE_ROUNDS: usize = SLOTS * ROUNDS;
 
+/// The hop of datagrams between clients and the balancer, in samples.
+const CLIENT_SIDE: &str = "balancer";
+
+/// The hop of datagrams between the balancer and servers.
+pub(crate) const SERVER_SIDE: &str = "balancer-out";
+
 /// Why a balancer cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -45,53 +55,10 @@ pub enum StartError {
     /// The backends cannot be told apart.
     #[error(transparent)]
     Plan(#[from] PlanError),
-}
-
-/// A backend's state and counts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BackendStatus {
-    /// Its name.
-    pub name: String,
-    /// Where its datagrams go.
-    pub address: SocketAddr,
-    /// What it is sent.
-    pub state: BackendState,
-    /// New connections assigned to it by Maglev.
-    pub assigned: u64,
-    /// Datagrams sent to it.
-    pub sent: u64,
-    /// Datagrams received from it.
-    pub received: u64,
-    /// Its handshake packets whose connection ID does not contain its server ID: its clients'
-    /// migrations cannot be followed.
-    pub unroutable: u64,
-}
-
-/// What a balancer has done so far.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// Datagrams from clients.
-    pub up: Traffic,
-    /// Datagrams from backends.
-    pub down: Traffic,
-    /// Messages from clients that the kernel dropped because a socket's buffer was full, as far as
-    /// it has said so: with the next message. They are not in `up`, because they never arrived.
-    /// A train counts once.
-    pub up_overflowed: u64,
-    /// The same from backends.
-    pub down_overflowed: u64,
-    /// Flows of all shards.
-    pub flows: usize,
-    /// Sockets of all shards.
-    pub sockets: usize,
-    /// Entries in the tables of all shards.
-    pub entries: usize,
-    /// Packets of the balancer's own that had a backend reset a connection of one that went down.
-    pub reset_requests: u64,
-    /// Share of the upstream ports in use, from 0 to 1, of the shard with the greatest.
-    pub port_usage: f64,
-    /// The backends.
-    pub backends: Vec<BackendStatus>,
+    /// Transparent mode does not fit the other settings, or is not permitted: what is wrong, and
+    /// what to do.
+    #[error("{0}")]
+    Transparent(String),
 }
 
 /// What the threads share apart from the packet path.
@@ -135,7 +102,7 @@ pub struct Balancer {
     shared: Arc<Shared>,
     reports: Vec<Arc<Mutex<ShardReport>>>,
     threads: Vec<JoinHandle<()>>,
-    service: Vec<Arc<Socket>>,
+    service: Vec<Arc<SampledSocket>>,
     local: SocketAddr,
 }
 
@@ -162,6 +129,13 @@ impl Balancer {
     }
 
     fn with(settings: &Settings, sockets: Vec<Socket>) -> Result<Self, StartError> {
+        let local = match sockets.first() {
+            Some(first) => first.local_addr()?,
+            None => return Err(io::Error::from(io::ErrorKind::InvalidInput).into()),
+        };
+        if settings.transparent {
+            transparent::check(settings, local, sockets.len()).map_err(StartError::Transparent)?;
+        }
         let mut registry = Registry::default();
         registry.configure(settings.backends.clone(), settings.quic_lb.clone());
         let plan = Arc::new(registry.plan(|_| true)?);
@@ -172,15 +146,14 @@ impl Balancer {
             registry: Mutex::new((registry, prober)),
             failure: Mutex::new(None),
         });
-        let local = match sockets.first() {
-            Some(first) => first.local_addr()?,
-            None => return Err(io::Error::from(io::ErrorKind::InvalidInput).into()),
-        };
         let mut this = Self {
             shared,
             reports: Vec::new(),
             threads: Vec::new(),
-            service: sockets.into_iter().map(Arc::new).collect(),
+            service: sockets
+                .into_iter()
+                .map(|socket| Arc::new(sampled(socket, settings)))
+                .collect(),
             local,
         };
         for (number, socket) in this.service.clone().into_iter().enumerate() {
@@ -220,7 +193,7 @@ impl Balancer {
     fn start_shard(
         &mut self,
         number: usize,
-        socket: Arc<Socket>,
+        socket: Arc<SampledSocket>,
         settings: &Settings,
     ) -> io::Result<()> {
         let router = Router::new(self.shared.control.plan(), settings.limits);
@@ -229,6 +202,7 @@ impl Balancer {
             sockets: settings.upstream_sockets,
             flows: settings.flows,
             idle: settings.limits.idle,
+            transparent: settings.transparent.then_some(self.local.ip()),
         });
         let (slots, rounds) = match settings.mode {
             Mode::Batched | Mode::Decoupled => (SLOTS, ROUNDS),
@@ -237,6 +211,7 @@ impl Balancer {
         let pace = Pace {
             slots,
             rounds,
+            gathers: settings.mode == Mode::Batched,
             work: settings.work,
         };
         let intake = match settings.mode {
@@ -247,7 +222,17 @@ impl Balancer {
                 Intake::Queue(queue)
             }
         };
-        let shard = Shard::new(socket, intake, (router, flows), &options(settings), pace)?;
+        let upstream = Options {
+            transparent: settings.transparent,
+            // Another process may still use the same client's port, before it is replaced.
+            reuse_port: settings.transparent,
+            ..options(settings)
+        };
+        let opener = Opener {
+            options: upstream,
+            samples: settings.samples.clone(),
+        };
+        let shard = Shard::new(socket, intake, (router, flows), opener, pace)?;
         self.reports.push(shard.report());
         self.spawn(format!("balance-{number}"), |control| shard.run(control))
     }
@@ -422,6 +407,13 @@ impl std::fmt::Debug for Balancer {
         f.debug_struct("Balancer")
             .field("local", &self.local)
             .finish_non_exhaustive()
+    }
+}
+
+fn sampled(socket: Socket, settings: &Settings) -> SampledSocket {
+    match &settings.samples {
+        Some(log) => SampledSocket::new(socket, log.clone(), CLIENT_SIDE, SampleDirection::Up),
+        None => socket.into(),
     }
 }
 

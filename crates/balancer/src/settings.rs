@@ -1,6 +1,7 @@
 //! The settings of a balancer.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_quic::cid::quic_lb::{Config, ServerId};
@@ -8,6 +9,7 @@ use clearway_quic::cid::quic_lb::{Config, ServerId};
 use crate::backend::BackendState;
 use crate::health::HealthSettings;
 use crate::router::RouterLimits;
+use crate::sample::SampleLog;
 
 /// A backend in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +39,11 @@ pub enum Mode {
     Decoupled,
 }
 
+/// Default of [`Settings::upstream_sockets`] in transparent mode, below the usual hard limit of 20,000
+/// descriptors or more. Clients behind few addresses have few port numbers in common, so that each may
+/// take a socket.
+const TRANSPARENT_SOCKETS: u32 = 16_384;
+
 /// The settings of a balancer.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -61,12 +68,20 @@ pub struct Settings {
     pub flows: usize,
     /// Bounds of a shard's tables and rates.
     pub limits: RouterLimits,
+    /// Sends to backends from the clients' own addresses, so that backends see them. `listen` must
+    /// have the service's address, and the network must bring what backends send to clients back
+    /// to this host. Needs the capability `CAP_NET_ADMIN`, and takes one socket for each port
+    /// number that clients have. `shards` must be 1, and `sources` empty.
+    pub transparent: bool,
     /// When a backend counts as down; `None` = never.
     pub health: Option<HealthSettings>,
     /// How datagrams are read and written.
     pub mode: Mode,
     /// Processor time to waste on each datagram, for comparison with slower programs.
     pub work: Duration,
+    /// Where datagrams of sampled connections are counted: what passes the service sockets as hop
+    /// `balancer`, what passes the upstream sockets as hop `balancer-out`.
+    pub samples: Option<Arc<SampleLog>>,
 }
 
 impl Settings {
@@ -83,9 +98,17 @@ impl Settings {
             upstream_sockets: 512,
             flows: 1 << 18,
             limits: RouterLimits::default(),
+            transparent: false,
             health: Some(HealthSettings::default()),
             mode: Mode::Batched,
             work: Duration::ZERO,
+            samples: None,
         }
+    }
+
+    /// Chooses [transparent](Self::transparent) mode, with its default number of sockets.
+    pub fn keep_client_addresses(&mut self) {
+        self.transparent = true;
+        self.upstream_sockets = TRANSPARENT_SOCKETS;
     }
 }

@@ -4,19 +4,21 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use clearway_udp::{Options, RecvBatch, Socket, Transmit};
+use clearway_udp::{DatagramSocket as _, RecvBatch, Transmit};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::flows::Flows;
+use crate::gather::{Gathering, WAIT};
 use crate::orphans::Orphans;
-use crate::ports::Ports;
+use crate::ports::{Opener, Ports};
 use crate::queue::Queue;
 use crate::receive::{SLEEP, discard_errors, receive};
 use crate::report::ShardReport;
 use crate::router::Router;
+use crate::sample::SampledSocket;
 use crate::send::{emptied, send};
 use crate::traffic::DropReason;
 
@@ -33,6 +35,8 @@ pub(crate) struct Pace {
     pub(crate) slots: usize,
     /// Receive calls in a row for one socket before the others have their turn.
     pub(crate) rounds: usize,
+    /// Whether a busy shard lets messages gather.
+    pub(crate) gathers: bool,
     /// Processor time to waste on each datagram, for comparison with a slower program.
     pub(crate) work: Duration,
 }
@@ -46,7 +50,7 @@ pub(crate) enum Intake {
 }
 
 pub(crate) struct Shard {
-    service: Arc<Socket>,
+    service: Arc<SampledSocket>,
     intake: Intake,
     service_batch: RecvBatch,
     port_batch: RecvBatch,
@@ -55,6 +59,10 @@ pub(crate) struct Shard {
     /// Empty, but for its memory.
     replies: Vec<Transmit<'static>>,
     rounds: usize,
+    /// `None` = the shard does not wait.
+    gathering: Option<Gathering>,
+    /// Messages since the last wake-up.
+    messages: u64,
     report: Arc<Mutex<ShardReport>>,
     started: Instant,
     published: Duration,
@@ -65,10 +73,10 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(
-        service: Arc<Socket>,
+        service: Arc<SampledSocket>,
         intake: Intake,
         (router, flows): (Router, Flows),
-        options: &Options,
+        opener: Opener,
         pace: Pace,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -83,7 +91,7 @@ impl Shard {
             port_batch: batch(),
             service,
             intake,
-            ports: Ports::new(epoll, options),
+            ports: Ports::new(epoll, opener),
             engine: Engine {
                 router,
                 flows,
@@ -93,6 +101,8 @@ impl Shard {
             },
             replies: Vec::new(),
             rounds: pace.rounds,
+            gathering: pace.gathers.then(Gathering::default),
+            messages: 0,
             report: Arc::default(),
             started: Instant::now(),
             published: Duration::ZERO,
@@ -134,9 +144,18 @@ impl Shard {
             }
             self.ports.tell_orphans(&mut self.engine, now);
             self.engine.flows.expire(now, 64);
+            for unused in self.engine.flows.take_unused_sockets() {
+                self.ports.close(unused);
+            }
             if now.saturating_sub(self.published) >= PUBLISH {
                 self.published = now;
                 self.publish();
+            }
+            let messages = std::mem::take(&mut self.messages);
+            if let Some(gathering) = &mut self.gathering
+                && gathering.is_worthwhile(now, messages)
+            {
+                std::thread::sleep(WAIT);
             }
         }
         self.publish();
@@ -192,6 +211,7 @@ impl Shard {
             if !receive(&self.service, &mut self.service_batch)? {
                 break;
             }
+            self.messages += self.service_batch.len() as u64;
             ports.forward(engine, now, &mut self.service_batch);
             if !self.service_batch.is_full() {
                 break;
@@ -217,6 +237,7 @@ impl Shard {
                 break;
             }
             let full = self.port_batch.is_full();
+            self.messages += self.port_batch.len() as u64;
             let mut replies = emptied(std::mem::take(&mut self.replies));
             for (meta, payload) in self.port_batch.messages() {
                 if let Some(out) = self.engine.route_reply(now, number as u32, meta, payload) {

@@ -24,6 +24,9 @@ struct ChoosingAController;
 #[doc = include_str!("../../../docs/guide/lab.md")]
 struct RunningTheLab;
 
+#[doc = include_str!("../../../docs/guide/observe.md")]
+struct ObservingAServer;
+
 #[doc = include_str!("../../../docs/guide/tuning.md")]
 struct TuningAHost;
 

@@ -105,6 +105,7 @@
 //! | `connection` | the handle of a connection and the state it shares with its shard |
 //! | `stream` | the two halves of a stream |
 //! | [`http`] | an HTTP/3 server and client |
+//! | [`doq`] | DNS over QUIC |
 //! | `application` | a protocol served on an endpoint |
 //! | `shard` | the event loop |
 //! | `error` | errors |
@@ -127,6 +128,7 @@ compile_error!("clearway supports Unix only: its event loop waits on file descri
 mod application;
 pub mod config;
 mod connection;
+pub mod doq;
 mod endpoint;
 mod error;
 #[cfg(doctest)]
@@ -137,6 +139,7 @@ mod panic;
 pub mod runtime;
 mod shard;
 mod slice;
+mod spans;
 mod stream;
 
 pub use application::Application;
@@ -170,6 +173,8 @@ pub use clearway_quic::event::{Observer, TraceEvent};
 /// Whether packets of a path are marked with ECN ([`PathStats::ecn`]).
 pub use clearway_quic::path::ecn::{EcnFailure, EcnState};
 pub use clearway_quic::stream::{Priority, StreamId};
+/// QUIC versions, and those that an end speaks in order of preference.
+pub use clearway_quic::wire::{Version, VersionPreference, VersionPreferenceError};
 pub use clearway_quic::{Instant, Role};
 /// The built-in congestion controllers, and how their slow start ends.
 pub use clearway_recovery::congestion::{Algorithm as CongestionController, SlowStart};

@@ -14,7 +14,7 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use clearway_trace::event::EventData;
 use clearway_trace::qlog::Reader;
@@ -28,8 +28,8 @@ const MODES: [(&str, &[&str], bool); 4] = [
     ("qlog and metrics", &["--observe"], true),
 ];
 
-/// A child that ends with the measurement.
-struct Server(Child);
+/// A child that ends with the measurement. Its output is kept open, or its next line would end it.
+struct Server(Child, Option<BufReader<ChildStdout>>);
 
 impl Drop for Server {
     fn drop(&mut self) {
@@ -111,9 +111,10 @@ fn download(
     if traced {
         serve.arg("--qlog").arg(&traces);
     }
-    let mut server = Server(serve.spawn()?);
+    let mut server = Server(serve.spawn()?, None);
     let mut line = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line)?;
+    let stdout = server.0.stdout.take().map(BufReader::new);
+    server.1.insert(stdout.unwrap()).read_line(&mut line)?;
     let listening: Value = serde_json::from_str(&line)?;
     let address = listening["address"].as_str().unwrap().to_owned();
     let port = address.rsplit(':').next().unwrap();
@@ -124,7 +125,12 @@ fn download(
         .stderr(Stdio::null())
         .output()?;
     let told: Value = serde_json::from_slice(&output.stdout)?;
-    let gbps = told["gbps"].as_f64().ok_or("the download failed")?;
+    if told["completed"] != true {
+        return Err(format!("the download failed: {told}").into());
+    }
+    let gbps = told["gbps"]
+        .as_f64()
+        .ok_or("expected the rate of the download")?;
     end(&mut server);
     let mut sample = Sample {
         gbps,

@@ -21,6 +21,7 @@ Exit codes:
   9  the server answered with a redirect, or with an HTTP status of 400 or above
   10  the transfer ended before it was complete
   11  the server's endpoint failed, for example because of a socket error
+  12  a probe found deviations
   130  interrupted by a signal
   141  the reader of standard output closed it early";
 
@@ -50,6 +51,8 @@ pub(crate) enum Kind {
     Incomplete = 10,
     /// A server's endpoint failed while serving.
     Endpoint = 11,
+    /// A probed server deviates from what is specified.
+    Deviation = 12,
     /// A signal ended the command.
     Interrupted = 130,
 }
@@ -172,6 +175,7 @@ mod tests {
             Kind::Status,
             Kind::Incomplete,
             Kind::Endpoint,
+            Kind::Deviation,
             Kind::Interrupted,
         ] {
             let line = format!("\n  {}  ", kind as u8);

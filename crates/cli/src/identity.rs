@@ -1,5 +1,6 @@
 //! Certificates, from files or generated.
 
+use std::error::Error;
 use std::fs;
 use std::path::Path;
 
@@ -19,6 +20,15 @@ pub(crate) fn development() -> Result<DevelopmentIdentity, Failure> {
         .map_err(|error| Failure::caused(Kind::Other, "cannot make a certificate", &error))
 }
 
+/// Does the same for browsers that connect by WebTransport; valid for 13 days.
+///
+/// # Errors
+/// If the system provides no randomness.
+pub(crate) fn for_browsers() -> Result<DevelopmentIdentity, Failure> {
+    DevelopmentIdentity::generate_for_browsers(NAMES)
+        .map_err(|error| Failure::caused(Kind::Other, "cannot make a certificate", &error))
+}
+
 /// A file that an option names.
 ///
 /// # Errors
@@ -28,6 +38,16 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, Failure> {
         let what = format!("cannot read {}", file.display());
         Failure::caused(Kind::Arguments, what, &error)
     })
+}
+
+/// Why a certificate and its key, from these files, cannot be used.
+pub(crate) fn unusable(certificate: &Path, key: &Path, error: &dyn Error) -> Failure {
+    let what = format!(
+        "cannot use the certificate {} with the key {}",
+        certificate.display(),
+        key.display()
+    );
+    Failure::caused(Kind::Arguments, what, error)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod controller_help;
 mod demo;
 mod diagnose;
 mod doctor;
+mod doq;
 mod failure;
 mod get;
 mod identity;
@@ -19,10 +20,12 @@ mod local_http;
 mod log;
 mod output;
 mod printable;
+mod probe;
 mod qlog;
 mod raw;
 mod relay;
 mod report;
+mod samples;
 mod seconds;
 mod serve;
 mod tokens;
@@ -72,6 +75,9 @@ enum Command {
     /// Test congestion controllers on simulated networks in virtual time.
     #[command(long_about = lab::ABOUT, subcommand)]
     Lab(lab::Command),
+    /// Test how a server answers malformed and forbidden input.
+    #[command(long_about = probe::ABOUT)]
+    Probe(Box<probe::Args>),
     /// Transfer bytes directly over QUIC, without HTTP.
     #[command(long_about = raw::ABOUT, subcommand)]
     Raw(Box<raw::Command>),
@@ -84,6 +90,9 @@ enum Command {
     /// Serve a directory over HTTP/3.
     #[command(long_about = serve::ABOUT)]
     Serve(Box<serve::Args>),
+    /// Forward plain DNS to DNS over QUIC, or back.
+    #[command(long_about = doq::ABOUT)]
+    Doq(Box<doq::Args>),
     /// Send UDP through an HTTP/3 proxy, from a local port.
     #[command(long_about = tunnel::ABOUT)]
     Tunnel(Box<tunnel::Args>),
@@ -116,8 +125,11 @@ fn run(command: Command) -> Result<ExitCode, failure::Failure> {
         Command::Diagnose(args) => diagnose::command(&args)?,
         // Its verdict is an exit code.
         Command::Doctor(args) => return doctor::command(&args),
+        Command::Doq(args) => doq::command(&args)?,
         Command::Get(args) => get::command(args)?,
         Command::Lab(command) => lab::command(&command)?,
+        // Deviations are an exit code.
+        Command::Probe(args) => return probe::command(&args),
         Command::Raw(command) => raw::command(&command)?,
         Command::Relay(args) => relay::command(&args)?,
         Command::Report(args) => report::command(&args)?,

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use clearway_trace::capture::KeyLog;
 use clearway_trace::report::{MAX_PANELS, Panel, html, page, panel_json};
 
 use crate::failure::{EXIT_CODES, Failure, Kind};
-use crate::traces::{Drawn, Index, TraceFile, files, load};
+use crate::traces::{Drawn, Index, SecretsOption, TraceFile, files, load};
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -31,6 +32,8 @@ pub(crate) struct Args {
     /// Traces, and directories of traces.
     #[arg(value_name = "FILE|DIR", required = true)]
     traces: Vec<PathBuf>,
+    #[command(flatten)]
+    secrets: SecretsOption,
     /// The page to write.
     #[arg(short, long, value_name = "FILE.html")]
     output: PathBuf,
@@ -41,16 +44,17 @@ pub(crate) struct Args {
 /// # Errors
 /// If a trace cannot be read, or the page cannot be written.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
+    let secrets = args.secrets.load()?;
     let paths = files(&args.traces)?;
     if let [path] = paths.as_slice()
         && let Some(index) = Index::of(path)
     {
-        let drawn = draw(path, &index)?;
+        let drawn = draw(path, &index, &secrets)?;
         return write_page(&args.output, page(&drawn.title, &drawn.panels, None));
     }
     let mut loaded = Vec::new();
     for path in paths {
-        let file = load(&path)?;
+        let file = load(&path, &secrets)?;
         for warning in file.warnings() {
             say!("report: warning: {}: {warning}", file.name);
         }
@@ -87,11 +91,11 @@ fn write_page(to: &Path, page: String) -> Result<(), Failure> {
 ///
 /// # Errors
 /// If it cannot be read.
-pub(crate) fn draw(path: &Path, index: &Index) -> Result<Drawn, Failure> {
+pub(crate) fn draw(path: &Path, index: &Index, secrets: &KeyLog) -> Result<Drawn, Failure> {
     if let Some(drawn) = index.read() {
         return Ok(drawn);
     }
-    let file = load(path)?;
+    let file = load(path, secrets)?;
     for warning in file.warnings() {
         say!("warning: {}: {warning}", file.name);
     }

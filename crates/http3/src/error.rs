@@ -31,6 +31,9 @@ codes! {
     WEBTRANSPORT_BUFFERED_STREAM_REJECTED = 0x3994_bd84 as "WEBTRANSPORT_BUFFERED_STREAM_REJECTED";
     /// The session of a WebTransport stream has ended (draft-ietf-webtrans-http3 §4.6).
     WEBTRANSPORT_SESSION_GONE = 0x170d_7b68 as "WEBTRANSPORT_SESSION_GONE";
+    /// The peer exceeded a limit of a WebTransport session, or reduced one
+    /// (draft-ietf-webtrans-http3-16 §5).
+    WEBTRANSPORT_FLOW_CONTROL_ERROR = 0x045d_4487 as "WT_FLOW_CONTROL_ERROR";
     /// The connection or stream was closed without an error.
     NO_ERROR = 0x100 as "H3_NO_ERROR";
     /// A protocol violation without a code of its own.

@@ -98,6 +98,10 @@ pub enum Event {
         /// Whether the stream is unidirectional or bidirectional.
         directionality: Directionality,
     },
+    /// A session may open more streams, after
+    /// [`open_session_stream`](crate::Connection::open_session_stream) returned none because of its
+    /// limit.
+    SessionStreamsAvailable(Directionality),
     /// The peer asks to end a WebTransport session soon; it is still usable.
     SessionDraining(StreamId),
     /// A WebTransport session has ended. Its streams were reset in both directions.

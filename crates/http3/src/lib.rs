@@ -49,6 +49,7 @@ mod goaway;
 mod head;
 mod limits;
 mod memory;
+mod message_state;
 mod priority;
 mod progress;
 pub mod qpack;

@@ -2,8 +2,8 @@
 //! ahead of the application.
 
 use crate::error::{Code, StreamError};
-use crate::exchange::{MessageEvent, MessageState};
 use crate::frame_reader::FrameReader;
+use crate::message_state::{MessageEvent, MessageState};
 use crate::progress::Progress;
 use crate::qpack::Field;
 use crate::validate;

@@ -6,6 +6,7 @@ use clearway_quic::wire::cursor::varint_len;
 use crate::error::{Code, ConnectionError};
 use crate::frame::{FrameHeader, FrameKind, put_varint};
 use crate::stream_kind::reserved;
+use crate::webtransport::SessionLimits;
 
 const QPACK_MAX_TABLE_CAPACITY: u64 = 0x01;
 const MAX_FIELD_SECTION_SIZE: u64 = 0x06;
@@ -27,6 +28,12 @@ const WEBTRANSPORT_DRAFT_13: u64 = 0x14e9_cd29;
 /// SETTINGS_WT_ENABLED of draft-ietf-webtrans-http3-15.
 const WEBTRANSPORT_DRAFT_15: u64 = 0x2c7c_f000;
 
+/// SETTINGS_WT_INITIAL_MAX_DATA, _STREAMS_UNI and _STREAMS_BIDI (draft-ietf-webtrans-http3-16
+/// §9.2).
+const WEBTRANSPORT_MAX_DATA: u64 = 0x2b61;
+const WEBTRANSPORT_MAX_STREAMS_UNI: u64 = 0x2b64;
+const WEBTRANSPORT_MAX_STREAMS_BIDI: u64 = 0x2b65;
+
 /// The known settings; the default is their initial values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -45,6 +52,9 @@ pub struct Settings {
     /// is not supported (draft-ietf-webtrans-http3 §3.1). Most drafts announce only 0 or 1; 65,535
     /// stands for more, too.
     pub webtransport_sessions: u16,
+    /// Limits of each WebTransport session on the peer; 0 in all if there is no flow control by
+    /// session (draft-ietf-webtrans-http3-16 §5.5).
+    pub session_limits: SessionLimits,
 }
 
 impl Settings {
@@ -71,7 +81,7 @@ impl Settings {
         out
     }
 
-    fn pairs(&self) -> [Option<(u64, u64)>; 10] {
+    fn pairs(&self) -> [Option<(u64, u64)>; 13] {
         let nonzero = |id, value: u64| (value != 0).then_some((id, value));
         let webtransport = |id| nonzero(id, self.webtransport_sessions.min(1).into());
         [
@@ -89,6 +99,15 @@ impl Settings {
             nonzero(WEBTRANSPORT_DRAFT_07, self.webtransport_sessions.into()),
             webtransport(WEBTRANSPORT_DRAFT_13),
             webtransport(WEBTRANSPORT_DRAFT_15),
+            nonzero(WEBTRANSPORT_MAX_DATA, self.session_limits.data),
+            nonzero(
+                WEBTRANSPORT_MAX_STREAMS_UNI,
+                self.session_limits.uni_streams,
+            ),
+            nonzero(
+                WEBTRANSPORT_MAX_STREAMS_BIDI,
+                self.session_limits.bidi_streams,
+            ),
         ]
     }
 
@@ -131,6 +150,9 @@ impl Settings {
                 let sessions = u16::try_from(value).unwrap_or(u16::MAX);
                 self.webtransport_sessions = self.webtransport_sessions.max(sessions);
             }
+            WEBTRANSPORT_MAX_DATA => self.session_limits.data = value,
+            WEBTRANSPORT_MAX_STREAMS_UNI => self.session_limits.uni_streams = value,
+            WEBTRANSPORT_MAX_STREAMS_BIDI => self.session_limits.bidi_streams = value,
             // RFC 9114 §7.2.4.1, §11.2.2: reserved, because HTTP/2 used them.
             0x00 | 0x02..=0x05 => {
                 let reason = format!("setting {id:#x} is an HTTP/2 setting, reserved in HTTP/3");
@@ -167,6 +189,9 @@ impl Settings {
         }
         if self.webtransport_sessions < earlier.webtransport_sessions {
             return Err(reduced("SETTINGS_WT_ENABLED"));
+        }
+        if !self.session_limits.covers(earlier.session_limits) {
+            return Err(reduced("SETTINGS_WT_INITIAL_MAX_*"));
         }
         let capacity = earlier.qpack_max_table_capacity;
         if capacity != 0 && self.qpack_max_table_capacity == 0 {
@@ -225,6 +250,11 @@ mod tests {
         enable_connect_protocol: true,
         h3_datagram: true,
         webtransport_sessions: 16,
+        session_limits: SessionLimits {
+            data: 1 << 20,
+            bidi_streams: 100,
+            uni_streams: 50,
+        },
     };
 
     fn payload(settings: &Settings, grease: Option<u64>) -> Vec<u8> {
@@ -304,6 +334,9 @@ mod tests {
         assert_eq!(with(|s| s.max_field_section_size = None), wrong);
         assert_eq!(with(|s| s.qpack_blocked_streams = 15), wrong);
         assert_eq!(with(|s| s.enable_connect_protocol = false), wrong);
+        assert_eq!(with(|s| s.session_limits.data -= 1), wrong);
+        assert_eq!(with(|s| s.session_limits.uni_streams -= 1), wrong);
+        assert_eq!(with(|s| s.session_limits.bidi_streams -= 1), wrong);
         assert_eq!(with(|s| s.h3_datagram = false), wrong);
         assert_eq!(with(|s| s.qpack_max_table_capacity = 0), wrong);
         let changed = Some(Code::QPACK_DECODER_STREAM_ERROR);

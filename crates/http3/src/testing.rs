@@ -7,7 +7,8 @@ use bytes::Bytes;
 use clearway_quic::connection::Event as QuicEvent;
 use clearway_quic::datagram::SendDatagramError;
 use clearway_quic::stream::{
-    Directionality, Priority, ReadError, SendProgress, StreamEvent, StreamId, WriteError,
+    Directionality, GroupAccount, GroupMarks, Priority, ReadError, SendProgress, StreamEvent,
+    StreamId, WriteError,
 };
 use clearway_quic::{Instant, Role};
 
@@ -357,6 +358,29 @@ impl Transport for MemoryTransport {
             .values()
             .map(|stream| stream.sent.len() as u64)
             .sum()
+    }
+
+    /// Groups are not limited.
+    fn open_group(&mut self, _: StreamId, _: u64, _: GroupMarks) {}
+
+    fn join_group(&mut self, _: StreamId, _: StreamId, _: u64) {}
+
+    fn close_group(&mut self, _: StreamId) {}
+
+    fn group_account(&self, _: StreamId) -> Option<GroupAccount> {
+        None
+    }
+
+    fn raise_group_limit(&mut self, _: StreamId, _: u64) {}
+
+    fn set_group_marks(&mut self, _: StreamId, _: GroupMarks) {}
+
+    fn next_group_news(&mut self) -> Option<StreamId> {
+        None
+    }
+
+    fn receive_window(&self) -> u64 {
+        1 << 20
     }
 
     fn set_priority(&mut self, _id: StreamId, priority: Priority) {

@@ -6,7 +6,8 @@ use clearway_quic::Instant;
 use clearway_quic::connection::Connection;
 use clearway_quic::datagram::SendDatagramError;
 use clearway_quic::stream::{
-    Directionality, Priority, ReadError, SendProgress, StreamId, WriteError,
+    Directionality, GroupAccount, GroupMarks, Priority, ReadError, SendProgress, StreamId,
+    WriteError,
 };
 
 /// The streams and datagrams of a connection. Each method means what the method of [`Connection`]
@@ -57,6 +58,22 @@ pub trait Transport {
     fn send_progress(&self, id: StreamId) -> Option<SendProgress>;
     /// Returns the bytes of stream data sent so far, without retransmissions.
     fn stream_bytes_sent(&self) -> u64;
+    /// Begins a group of streams with a limit of its own on what is written.
+    fn open_group(&mut self, group: StreamId, limit: u64, marks: GroupMarks);
+    /// Adds a stream to a group, without its first `header` bytes.
+    fn join_group(&mut self, id: StreamId, group: StreamId, header: u64);
+    /// Ends a group.
+    fn close_group(&mut self, group: StreamId);
+    /// Returns the account of a group.
+    fn group_account(&self, group: StreamId) -> Option<GroupAccount>;
+    /// Raises the limit on what is written on the streams of a group.
+    fn raise_group_limit(&mut self, group: StreamId, limit: u64);
+    /// Sets when a group is reported.
+    fn set_group_marks(&mut self, group: StreamId, marks: GroupMarks);
+    /// Returns a group that has passed its marks, or whose writers wait for its limit.
+    fn next_group_news(&mut self) -> Option<StreamId>;
+    /// Returns the receive window of the connection, in bytes.
+    fn receive_window(&self) -> u64;
     /// Sets the priority of a stream.
     fn set_priority(&mut self, id: StreamId, priority: Priority);
     /// Queues a DATAGRAM frame.
@@ -121,6 +138,38 @@ impl Transport for Connection {
 
     fn stream_bytes_sent(&self) -> u64 {
         Self::stream_bytes_sent(self)
+    }
+
+    fn open_group(&mut self, group: StreamId, limit: u64, marks: GroupMarks) {
+        Self::open_group(self, group, limit, marks);
+    }
+
+    fn join_group(&mut self, id: StreamId, group: StreamId, header: u64) {
+        Self::join_group(self, id, group, header);
+    }
+
+    fn close_group(&mut self, group: StreamId) {
+        Self::close_group(self, group);
+    }
+
+    fn group_account(&self, group: StreamId) -> Option<GroupAccount> {
+        Self::group_account(self, group)
+    }
+
+    fn raise_group_limit(&mut self, group: StreamId, limit: u64) {
+        Self::raise_group_limit(self, group, limit);
+    }
+
+    fn set_group_marks(&mut self, group: StreamId, marks: GroupMarks) {
+        Self::set_group_marks(self, group, marks);
+    }
+
+    fn next_group_news(&mut self) -> Option<StreamId> {
+        Self::next_group_news(self)
+    }
+
+    fn receive_window(&self) -> u64 {
+        Self::receive_window(self)
     }
 
     fn set_priority(&mut self, id: StreamId, priority: Priority) {

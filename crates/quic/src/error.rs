@@ -42,6 +42,9 @@ impl Code {
     pub const AEAD_LIMIT_REACHED: Self = Self(0x0f);
     /// No network path can carry QUIC.
     pub const NO_VIABLE_PATH: Self = Self(0x10);
+    /// The version is not the one that both ends would have chosen without interference
+    /// (RFC 9368 §4).
+    pub const VERSION_NEGOTIATION_ERROR: Self = Self(0x11);
 
     /// Returns the error code for a TLS alert (RFC 9001 §4.8).
     #[must_use]
@@ -68,6 +71,7 @@ impl Code {
             0x0e => "KEY_UPDATE_ERROR",
             0x0f => "AEAD_LIMIT_REACHED",
             0x10 => "NO_VIABLE_PATH",
+            0x11 => "VERSION_NEGOTIATION_ERROR",
             _ => return None,
         })
     }
@@ -249,7 +253,7 @@ impl fmt::Display for ConnectionError {
             Self::IdleTimeout => f.write_str("idle timeout: nothing was received from the peer"),
             Self::HandshakeTimeout => f.write_str("the handshake did not complete in time"),
             Self::VersionMismatch => f.write_str(
-                "the server does not support QUIC version 1, the only version supported here",
+                "no common QUIC version: the server supports none of the versions offered",
             ),
             Self::Refused => f.write_str("the server refused the connection"),
         }
@@ -292,7 +296,8 @@ mod tests {
     #[test]
     fn other_codes_are_displayed_as_alerts_or_numbers() {
         for (code, shown) in [
-            (0x11, "error 0x11"),
+            (0x11, "VERSION_NEGOTIATION_ERROR"),
+            (0x12, "error 0x12"),
             (0xff, "error 0xff"),
             (0x100, "CRYPTO_ERROR (TLS alert 0: close_notify)"),
             (0x128, "CRYPTO_ERROR (TLS alert 40: handshake_failure)"),

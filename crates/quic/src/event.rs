@@ -16,7 +16,7 @@ use crate::ack::ReceivedEcn;
 use crate::cid::ConnectionId;
 use crate::error::ConnectionError;
 use crate::path::ecn::{EcnState, Mark};
-use crate::wire::{PacketKind, TransportParameters};
+use crate::wire::{PacketKind, TransportParameters, Version};
 use crate::{Instant, Role};
 
 /// The reason why a received packet was dropped.
@@ -197,6 +197,13 @@ pub enum TraceEvent<'a> {
         remote: bool,
         /// The transport parameters.
         parameters: &'a TransportParameters,
+    },
+    /// The version of the connection, at the beginning and after each change (RFC 9368).
+    VersionChosen {
+        /// The version of the client's first flight.
+        original: Version,
+        /// The version of the packets that are sent from now on.
+        current: Version,
     },
     /// The state of the connection changed.
     StateChanged(ConnectionState),

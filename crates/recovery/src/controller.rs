@@ -276,6 +276,30 @@ pub enum Ect {
     Ect1,
 }
 
+/// How often a controller needs the peer to acknowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcksNeeded {
+    /// Every packet. An ACK of two packets allows two to be sent at once, and a queue that
+    /// marks early marks such pairs.
+    EveryPacket,
+    /// This many for each window, or fewer if the path has a queue; never fewer than
+    /// [`LEAST_PER_WINDOW`](Self::LEAST_PER_WINDOW).
+    PerWindow(u64),
+}
+
+impl AcksNeeded {
+    /// What growth and rate samples need at least.
+    pub const LEAST_PER_WINDOW: u64 = 4;
+    /// Enough for a window that grows with each ACK to grow smoothly.
+    pub const SMOOTH: Self = Self::PerWindow(32);
+}
+
+impl Default for AcksNeeded {
+    fn default() -> Self {
+        Self::SMOOTH
+    }
+}
+
 /// The figures of a controller for traces and statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
@@ -351,10 +375,10 @@ pub trait Controller: Send + Debug {
         1_000
     }
 
-    /// Returns whether the peer should acknowledge every packet. An ACK of two packets
-    /// allows two to be sent at once, and a queue that marks early marks such pairs.
-    fn needs_ack_per_packet(&self) -> bool {
-        false
+    /// Returns how often the peer should acknowledge now, where it can be asked
+    /// (draft-ietf-quic-ack-frequency).
+    fn acks_needed(&self) -> AcksNeeded {
+        AcksNeeded::default()
     }
     /// Returns the ECN codepoint of packets where ECN is in use. Constant over a
     /// controller's life. [`Ect::Ect1`] is only for controllers that respond to the share
@@ -381,7 +405,7 @@ pub trait Controller: Send + Debug {
     /// `cwnd_prior`, `max_bw`, `bw_shortterm`, `inflight_longterm`,
     /// `inflight_shortterm`, `round_count`, `probe_wait`, `min_rtt` (the
     /// controller's own). Besides, Prague shows `alpha`, the share of marks, in
-    /// thousandths.
+    /// thousandths, and `classic_queue`, 1 while it takes the queue that marks for a classic one.
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         let _ = (now, show);
     }

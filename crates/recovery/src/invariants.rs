@@ -14,6 +14,7 @@ impl<F> Recovery<F> {
         for path in &self.paths {
             let mut bytes = 0;
             let mut packets = 0;
+            let mut probes = 0;
             for space in Space::ALL {
                 let mut ack_eliciting = 0;
                 for (number, packet) in self.spaces[space.index()].sent.iter() {
@@ -26,6 +27,7 @@ impl<F> Recovery<F> {
                         assert!(known, "{number} is before {}", path.oldest);
                         bytes += packet.bytes();
                         packets += 1;
+                        probes += u64::from(packet.mtu_probe) * packet.bytes();
                         ack_eliciting += u64::from(packet.ack_eliciting);
                     }
                 }
@@ -34,6 +36,8 @@ impl<F> Recovery<F> {
             }
             assert_eq!(path.in_flight, bytes, "bytes in flight of {:?}", path.id);
             assert_eq!(path.packets_in_flight, packets, "packets of {:?}", path.id);
+            let counted = path.mtu_probes_in_flight;
+            assert_eq!(counted, probes, "MTU probes of {:?}", path.id);
         }
         self.check_spaces();
         self.check_timer();
@@ -152,6 +156,14 @@ mod tests {
     fn extra_packet_in_flight_is_detected() {
         let mut recovery = data();
         recovery.paths[0].packets_in_flight += 1;
+        recovery.check_invariants();
+    }
+
+    #[test]
+    #[should_panic(expected = "MTU probes of")]
+    fn miscounted_mtu_probe_is_detected() {
+        let mut recovery = data();
+        recovery.paths[0].mtu_probes_in_flight += 1;
         recovery.check_invariants();
     }
 

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use crate::congestion::initial_window;
 use crate::controller::{
-    Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious, State,
+    AcksNeeded, Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious,
+    State,
 };
 use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
@@ -67,6 +68,8 @@ pub struct PathRecovery {
     pub(crate) rtt: Rtt,
     pub(crate) in_flight: u64,
     pub(crate) packets_in_flight: u64,
+    /// Bytes of path MTU probes among them.
+    pub(crate) mtu_probes_in_flight: u64,
     pub(crate) spaces: [PathSpace; 3],
     pub(crate) next_index: SendIndex,
     pub(crate) pto_count: u32,
@@ -106,6 +109,7 @@ impl PathRecovery {
             rtt: Rtt::new(config.initial_rtt),
             in_flight: 0,
             packets_in_flight: 0,
+            mtu_probes_in_flight: 0,
             spaces: [PathSpace::default(); 3],
             next_index: 0,
             pto_count: 0,
@@ -136,6 +140,7 @@ impl PathRecovery {
             rtt: self.rtt,
             in_flight: 0,
             packets_in_flight: 0,
+            mtu_probes_in_flight: 0,
             spaces: [PathSpace::default(); 3],
             next_index: self.next_index,
             pto_count: 0,
@@ -175,16 +180,23 @@ impl PathRecovery {
         self.controller.window()
     }
 
-    /// See [`Controller::needs_ack_per_packet`].
+    /// See [`Controller::acks_needed`].
     #[must_use]
-    pub fn needs_ack_per_packet(&self) -> bool {
-        self.controller.needs_ack_per_packet()
+    pub fn acks_needed(&self) -> AcksNeeded {
+        self.controller.acks_needed()
     }
 
     /// Returns the bytes in flight.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.in_flight
+    }
+
+    /// Returns the bytes in flight without path MTU probes: 0 if the connection is idle, because
+    /// a probe carries no data (RFC 9000 §14.4) and may be sent although there is none.
+    #[must_use]
+    pub const fn data_in_flight(&self) -> u64 {
+        self.in_flight - self.mtu_probes_in_flight
     }
 
     /// Returns the number of packets in flight.
@@ -325,6 +337,9 @@ impl PathRecovery {
         }
         self.in_flight += bytes;
         self.packets_in_flight += 1;
+        if info.mtu_probe {
+            self.mtu_probes_in_flight += bytes;
+        }
         if info.ack_eliciting {
             let space = &mut self.spaces[info.space.index()];
             space.ack_eliciting += 1;
@@ -340,6 +355,9 @@ impl PathRecovery {
         }
         self.in_flight -= packet.bytes();
         self.packets_in_flight -= 1;
+        if packet.mtu_probe {
+            self.mtu_probes_in_flight -= packet.bytes();
+        }
         if packet.ack_eliciting {
             self.spaces[space.index()].ack_eliciting -= 1;
         }

@@ -63,7 +63,8 @@ pub(crate) struct PacketState {
     delivered: u64,
     delivered_time: Instant,
     first_send_time: Instant,
-    lost: u64,
+    /// Bytes lost, and not acknowledged late, when it was sent.
+    missing: u64,
     /// Bytes in flight just after it was sent.
     pub(crate) tx_in_flight: u64,
     /// Whether it was sent while the application was the limit.
@@ -89,6 +90,10 @@ pub(crate) struct Estimator {
     first_send_time: Instant,
     /// Bytes declared lost so far.
     lost: u64,
+    /// The same without those acknowledged late, which is what samples are computed from. A
+    /// packet that was only late is no sign of a full queue, and counted as lost it would end
+    /// BBR's probes.
+    missing: u64,
     /// Value of `delivered` from which samples are no longer application-limited; 0 if they
     /// are not now.
     app_limited: u64,
@@ -137,7 +142,7 @@ impl Estimator {
             delivered: self.delivered,
             delivered_time: self.delivered_time,
             first_send_time: self.first_send_time,
-            lost: self.lost,
+            missing: self.missing,
             tx_in_flight: in_flight_before + bytes,
             app_limited: self.is_app_limited(),
         }
@@ -167,6 +172,7 @@ impl Estimator {
     /// Records the late acknowledgment of a packet that had been declared lost. It counts
     /// as delivered, but its state was dropped, so it gives no sample.
     pub(crate) fn on_late(&mut self, bytes: u64, now: Instant) {
+        self.missing = self.missing.saturating_sub(bytes);
         self.delivered += bytes;
         self.delivered_time = now;
     }
@@ -174,15 +180,17 @@ impl Estimator {
     /// Records bytes declared lost.
     pub(crate) fn on_lost(&mut self, bytes: u64) {
         self.lost += bytes;
+        self.missing += bytes;
     }
 
-    /// Returns what was delivered and lost since that packet was sent.
+    /// Returns what was delivered and lost since that packet was sent. A late acknowledgment of
+    /// a packet that had been declared lost before that counts against the losses since.
     pub(crate) const fn delivery_since(&self, packet: &PacketState) -> Delivery {
         Delivery {
             total: self.delivered,
             prior: packet.delivered,
             delivered: self.delivered - packet.delivered,
-            lost: self.lost - packet.lost,
+            lost: self.missing.saturating_sub(packet.missing),
             tx_in_flight: packet.tx_in_flight,
             app_limited: packet.app_limited,
         }
@@ -342,6 +350,34 @@ mod tests {
         rate.on_lost(300);
         rate.on_acked(&packet, 1000, 0, at(0), at(10));
         assert_eq!(rate.sample(MS, 1000).unwrap().lost, 300);
+    }
+
+    /// Ten packets late enough to be declared lost, and one that is really lost: of the eleven
+    /// one counts.
+    #[test]
+    fn late_acknowledgment_counts_against_losses_since() {
+        let mut rate = Estimator::new();
+        rate.on_lost(5000);
+        let packet = rate.on_sent(at(0), 1000, 0);
+        for _ in 0..11 {
+            rate.on_lost(1000);
+        }
+        for _ in 0..10 {
+            rate.on_late(1000, at(9));
+        }
+        assert_eq!(rate.lost(), 16_000, "all that were declared lost");
+        rate.on_acked(&packet, 1000, 0, at(0), at(10));
+        assert_eq!(rate.sample(MS, 1000).unwrap().lost, 1000);
+    }
+
+    #[test]
+    fn late_acknowledgment_of_an_older_loss_leaves_no_negative_count() {
+        let mut rate = Estimator::new();
+        rate.on_lost(5000);
+        let packet = rate.on_sent(at(0), 1000, 0);
+        rate.on_late(5000, at(9));
+        rate.on_acked(&packet, 1000, 0, at(0), at(10));
+        assert_eq!(rate.sample(MS, 1000).unwrap().lost, 0);
     }
 
     #[test]

@@ -55,6 +55,10 @@
 #[doc = include_str!("../../../docs/guide/simulation.md")]
 struct Guide;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/own-protocol.md")]
+struct OwnProtocol;
+
 pub mod closed_loop;
 pub mod cores;
 pub mod costs;

@@ -59,6 +59,16 @@ impl World {
         Self::with_applications(setup, path, seed, EventLog::default(), EventLog::default())
     }
 
+    /// Restarts the client with the configuration of `setup`. It keeps its address and, as far as
+    /// they are in `setup`, its sessions.
+    pub fn restart_client(&mut self, seed: u64) {
+        let mut rng = rng(seed);
+        let config = self.setup.client_endpoint(&mut rng);
+        let endpoint = Endpoint::new(config, rng.child("client"));
+        let address = self.client.address.to_string();
+        self.client = Host::new(&address, endpoint, EventLog::default());
+    }
+
     /// Restarts the server: it loses all state but its configuration, which is that of `setup`.
     pub fn restart_server(&mut self, seed: u64) {
         let endpoint = Endpoint::new(self.setup.server_endpoint(), rng(seed));

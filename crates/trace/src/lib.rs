@@ -58,6 +58,7 @@
 )]
 
 pub mod breakdown;
+pub mod capture;
 pub mod detect;
 pub mod diagnosis;
 pub mod event;

@@ -346,6 +346,7 @@ impl Sink for Series {
             | EventData::ConnectionClosed(_)
             | EventData::ConnectionStateUpdated { .. }
             | EventData::ParametersSet(_)
+            | EventData::VersionInformation { .. }
             | EventData::AlpnInformation { .. }
             | EventData::PacketDropped { .. }
             | EventData::StreamDataRead { .. }

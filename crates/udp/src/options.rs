@@ -30,6 +30,10 @@ pub struct Options {
     /// Sets "don't fragment" and disables the kernel's own path MTU estimate, as RFC 9000 §14
     /// requires.
     pub dont_fragment: bool,
+    /// Sends from addresses that are not this host's ([`Transmit::local_ip`](crate::Transmit)),
+    /// and receives what is sent to them, where routes bring it here (`IP_TRANSPARENT`). Linux
+    /// only; binding fails without the capability `CAP_NET_ADMIN`. Off by default.
+    pub transparent: bool,
 }
 
 impl Default for Options {
@@ -42,6 +46,7 @@ impl Default for Options {
             gso: true,
             gro: true,
             dont_fragment: true,
+            transparent: false,
         }
     }
 }
@@ -100,6 +105,9 @@ pub(crate) fn open(addr: SocketAddr, options: &Options, reuse_port: bool) -> io:
     if reuse_port {
         share_port(&socket)?;
     }
+    if options.transparent {
+        be_transparent(&socket, addr.is_ipv6())?;
+    }
     socket.bind(&addr.into())?;
     socket.set_nonblocking(true)?;
     Ok(socket)
@@ -112,6 +120,21 @@ pub(crate) fn share_port(socket: &Socket) -> io::Result<()> {
 
 #[cfg(not(all(unix, not(any(target_os = "solaris", target_os = "illumos")))))]
 pub(crate) fn share_port(_socket: &Socket) -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}
+
+#[cfg(target_os = "linux")]
+fn be_transparent(socket: &Socket, is_v6: bool) -> io::Result<()> {
+    // One flag in the kernel for both families.
+    if is_v6 {
+        socket.set_ip_transparent_v6(true)
+    } else {
+        socket.set_ip_transparent_v4(true)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn be_transparent(_socket: &Socket, _is_v6: bool) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 

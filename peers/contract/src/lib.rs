@@ -12,6 +12,7 @@
 //! | [`client`] | what a client does |
 //! | [`program`] | the program around both roles |
 //! | [`report`] | the JSON that programs print |
+//! | [`runner`] | the contract of the public interop runner, which other programs keep |
 
 pub mod answer;
 pub mod client;
@@ -20,6 +21,7 @@ pub mod options;
 pub mod pattern;
 pub mod program;
 pub mod report;
+pub mod runner;
 pub mod transfer;
 
 use std::{fmt, future::Future};

@@ -107,6 +107,8 @@ pub struct Closed {
     pub key_updates: Option<u64>,
     /// Key updates started by the client.
     pub peer_key_updates: Option<u64>,
+    /// The client's last address.
+    pub remote: Option<SocketAddr>,
     /// Why it was closed.
     pub cause: String,
 }

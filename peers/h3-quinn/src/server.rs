@@ -18,8 +18,10 @@ use peer_quinn::{
 };
 use quinn::Connection;
 
+use crate::quic_lb::Balanced;
+
 /// Serves until killed.
-pub(crate) async fn run(options: Serve) -> Result<()> {
+pub(crate) async fn run(options: Serve, balanced: Balanced) -> Result<()> {
     pattern::prepare();
     let terms = Terms {
         alpn: if options.raw { pattern::ALPN } else { H3 },
@@ -30,7 +32,7 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
         witnessed: options.json,
     };
     let transport = Transport::new(options.tuning.window, options.tuning.socket_buffer);
-    let host = Host::new(terms, &transport, options.listen)?;
+    let host = Host::with(terms, &transport, options.listen, balanced.start()?)?;
     announce(host.local_addr()?)?;
     host.serve(|guest| visit(guest, options.raw, options.json))
         .await;
@@ -40,6 +42,7 @@ pub(crate) async fn run(options: Serve) -> Result<()> {
 /// One client, from its first packet to the report.
 async fn visit(guest: Guest, raw: bool, json: bool) {
     let (retried, witness) = (guest.retried(), guest.witness());
+    let mut remote = guest.remote_address();
     let cause = match guest.accept().await {
         Ok(connection) if raw => answer_all(&connection, &Arc::new(Tally::default()))
             .await
@@ -47,6 +50,7 @@ async fn visit(guest: Guest, raw: bool, json: bool) {
         Ok(connection) => {
             let served = http(&connection).await;
             let closed = connection.closed().await;
+            remote = connection.remote_address();
             served.map_or_else(|error| format!("{error:#}"), |()| closed.to_string())
         }
         Err(error) => error.to_string(),
@@ -57,6 +61,7 @@ async fn visit(guest: Guest, raw: bool, json: bool) {
             zero_rtt_accepted: Some(witness.early_keys()),
             key_updates: Some(witness.key_updates()),
             peer_key_updates: Some(witness.peer_key_updates()),
+            remote: Some(remote),
             cause,
             ..Closed::new("quinn")
         }

@@ -3,6 +3,7 @@
 mod case;
 mod http3;
 mod program;
+mod run;
 mod table;
 mod verdict;
 
@@ -23,8 +24,15 @@ const PROGRAMS: &str = ".cache/clearway/bin";
 
 /// Clearway against its peers, both ways; exits with 0 only if nothing failed
 #[derive(Debug, Parser)]
-#[command(name = "interop", version)]
+#[command(
+    name = "interop",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Arguments {
+    #[command(subcommand)]
+    command: Option<Subcommand>,
     /// The `clearway` program; not needed with --http3
     #[arg(long, env = "CLEARWAY", required_unless_present = "http3")]
     clearway: Option<PathBuf>,
@@ -49,8 +57,25 @@ struct Arguments {
     control: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// The tests of the public interop runner, without Docker
+    Run(run::Run),
+}
+
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    let arguments = Arguments::parse();
+    if let Some(Subcommand::Run(options)) = &arguments.command {
+        return match run::run(options) {
+            Ok(0) => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("interop: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    match matrix(arguments) {
         Ok(table) => {
             print!("{table}");
             match table.failures() {
@@ -65,7 +90,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<Table> {
+fn matrix(arguments: Arguments) -> Result<Table> {
     if arguments.http3 {
         http3_matrix(&arguments)
     } else {

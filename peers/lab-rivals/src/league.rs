@@ -1,13 +1,14 @@
 //! The league: everybody through the same networks, by the same bars.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_lab::measure::metric;
 use clearway_lab::run::{Group, Plan, Row, Settings, Speed, Task, judge, run_all};
 use clearway_lab::scenario::{Bar, Scenario, ScenarioError, Size};
 use serde::Serialize;
 
+use crate::capture::Captures;
 use crate::entrant::Entrant;
 use crate::outside::{self, Outside};
 
@@ -93,11 +94,12 @@ impl League {
     pub(crate) fn run(
         &self,
         threads: usize,
+        captures: Option<&Arc<Captures>>,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> (Vec<Standing>, Speed) {
         let seen: Mutex<BTreeMap<usize, Vec<Outside>>> = Mutex::default();
         // A run's watcher outlives the closure that makes it.
-        let seen = std::sync::Arc::new(seen);
+        let seen = Arc::new(seen);
         let extras = |task: &Task| {
             let mut extras = self.entrants[task.case].extras(&self.plan.cases[task.case]);
             let (seen, case) = (seen.clone(), task.case);
@@ -107,6 +109,10 @@ impl League {
                 let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.entry(case).or_default().extend(outside);
             }));
+            if let Some(captures) = captures {
+                let (name, case) = (self.entrants[task.case].name(), &self.plan.cases[task.case]);
+                captures.record(&name, (case, task), &mut extras);
+            }
             extras
         };
         let all = self.plan.tasks.len();
@@ -217,7 +223,7 @@ mod tests {
         };
         // Its two variants of ours, then those of the rival.
         assert_eq!(bars(0), bars(2));
-        let (standings, speed) = league.run(1, &|_, _| {});
+        let (standings, speed) = league.run(1, None, &|_, _| {});
         assert_eq!(speed.runs, 4);
         let mut names: Vec<&str> = standings.iter().map(|one| one.entrant.as_str()).collect();
         names.dedup();
@@ -234,7 +240,7 @@ mod tests {
             .filter(|one| one.judged_as() == "cubic")
             .collect();
         let league = League::new(&scenarios, &entrants, Size::Ci, Some(1)).expect("a league");
-        let (standings, _) = league.run(1, &|_, _| {});
+        let (standings, _) = league.run(1, None, &|_, _| {});
         for standing in &standings {
             let is_ours = standing.entrant.starts_with("clearway");
             assert_eq!(standing.unmeasured.is_empty(), is_ours);

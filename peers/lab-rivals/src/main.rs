@@ -7,6 +7,7 @@
 
 #[macro_use]
 mod cased;
+mod capture;
 mod clock;
 mod engine;
 mod entrant;
@@ -22,12 +23,15 @@ mod tls;
 mod versions;
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use clearway_lab::scenario::{Scenario, Size, catalogue, find};
 use serde_json::json;
 
+use crate::capture::Captures;
 use crate::entrant::Entrant;
 use crate::league::{League, Standing};
 use crate::table::Style;
@@ -61,6 +65,10 @@ struct Options {
     /// Threads; by default one per core.
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+    /// Record each run, at its sender, in this folder: packets with their TLS secrets, which
+    /// `clearway diagnose` reads. One run after the other.
+    #[arg(long, value_name = "DIR", conflicts_with = "threads")]
+    capture: Option<PathBuf>,
     /// One JSON object, to stdout.
     #[arg(long)]
     json: bool,
@@ -108,10 +116,17 @@ fn run(options: &Options) -> Result<(), String> {
     let size = if options.full { Size::Full } else { Size::Ci };
     let league = League::new(&scenarios, &entrants, size, options.seeds)
         .map_err(|error| error.to_string())?;
-    let threads = options
-        .threads
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let (standings, speed) = league.run(threads, &progress);
+    let captures = options.capture.as_deref().map(Captures::create);
+    let captures = captures.transpose().map_err(cannot_write)?.map(Arc::new);
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match captures {
+        Some(_) => 1,
+        None => options.threads.unwrap_or_else(all),
+    };
+    let (standings, speed) = league.run(threads, captures.as_ref(), &progress);
+    if let Some(captures) = captures {
+        captures.finish().map_err(cannot_write)?;
+    }
     print(options, &standings).map_err(|error| error.to_string())?;
     let _ = writeln!(
         io::stderr(),
@@ -121,6 +136,10 @@ fn run(options: &Options) -> Result<(), String> {
         speed.took.as_secs_f64(),
     );
     Ok(())
+}
+
+fn cannot_write(error: io::Error) -> String {
+    format!("--capture: cannot write: {error}")
 }
 
 /// One line that overwrites itself, if anybody can see it.

@@ -13,6 +13,8 @@ use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use crate::capture::RivalSecrets;
+
 /// The wall clock of the lab.
 #[derive(Debug)]
 struct Wall;
@@ -71,6 +73,7 @@ fn build(tls: &Tls) -> Result<Pair, Box<dyn std::error::Error>> {
         .with_no_client_auth();
     client.alpn_protocols = vec![ALPN.into()];
     client.resumption = Resumption::disabled();
+    client.key_log = Arc::new(RivalSecrets);
     let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<_, _>>()?;
     let mut server = ServerConfig::builder_with_details(provider, wall)
         .with_protocol_versions(&[&TLS13])?

@@ -4,7 +4,9 @@
 use std::{future::Future, net::SocketAddr, path::Path, sync::Arc};
 
 use anyhow::Result;
-use quinn::{Connection, ConnectionError, Endpoint, Incoming, ServerConfig, crypto};
+use quinn::{
+    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, ServerConfig, crypto,
+};
 
 use crate::{
     tls,
@@ -45,12 +47,25 @@ impl Host {
     /// # Errors
     /// Files that cannot be read, an address that cannot be had.
     pub fn new(terms: Terms<'_>, transport: &Transport, listen: SocketAddr) -> Result<Self> {
+        Self::with(terms, transport, listen, EndpointConfig::default())
+    }
+
+    /// Listens, with these connection IDs and this secret for stateless resets.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with(
+        terms: Terms<'_>,
+        transport: &Transport,
+        listen: SocketAddr,
+        endpoint: EndpointConfig,
+    ) -> Result<Self> {
         let tls = tls::server(terms.alpn, terms.cert, terms.key, terms.early)?;
         let tls: Arc<dyn crypto::ServerConfig> = Arc::new(tls);
         let mut config = ServerConfig::with_crypto(Arc::clone(&tls));
         config.transport_config(transport.config());
         Ok(Self {
-            endpoint: transport.endpoint(listen, Some(config.clone()))?,
+            endpoint: transport.endpoint_with(endpoint, listen, Some(config.clone()))?,
             config,
             tls,
             retry: terms.retry,

@@ -73,7 +73,16 @@ impl Transport {
         local: SocketAddr,
         server: Option<quinn::ServerConfig>,
     ) -> Result<Endpoint> {
-        let mut config = EndpointConfig::default();
+        self.endpoint_with(EndpointConfig::default(), local, server)
+    }
+
+    /// The same, with its own connection IDs and secret for stateless resets.
+    pub fn endpoint_with(
+        &self,
+        mut config: EndpointConfig,
+        local: SocketAddr,
+        server: Option<quinn::ServerConfig>,
+    ) -> Result<Endpoint> {
         config.max_udp_payload_size(self.payload)?;
         let runtime = Arc::new(TokioRuntime);
         Ok(Endpoint::new(config, server, self.socket(local)?, runtime)?)

@@ -84,6 +84,9 @@ fn connection() -> Vec<EventData> {
     ] {
         events.push(EventData::ConnectionStateUpdated { new: new.into() });
     }
+    for chosen in [1, 0x6b33_43cf, 0xff00_001d] {
+        events.push(EventData::VersionInformation { chosen });
+    }
     for chosen in ["h3", "clearway-raw", ""] {
         events.push(EventData::AlpnInformation {
             chosen: chosen.into(),

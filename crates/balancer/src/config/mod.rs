@@ -25,21 +25,23 @@
 //! key = "8f95f09245765f80256934e50c66207f"
 //! ```
 
+mod discovery;
+mod sources;
+
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clearway_quic::cid::quic_lb::{self, Config, KEY_LEN, ServerId};
-use ipnet::IpNet;
 use serde::Deserialize;
+
+pub use discovery::{DiscoveredServer, Discovery, DiscoverySection, DiscoverySource, server_id_of};
+pub use sources::{Source, sources};
 
 use crate::backend::BackendState;
 use crate::health::HealthSettings;
 use crate::router::RouterLimits;
 use crate::settings::{BackendSettings, Settings};
-
-/// Most source addresses; more ports than these have are never needed.
-const MAX_SOURCES: usize = 65_536;
 
 /// What is wrong with a configuration file.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +85,9 @@ pub struct File {
     pub sources: Vec<Source>,
     /// Most upstream sockets of a shard.
     pub upstream_sockets: Option<u32>,
+    /// Whether datagrams to backends keep the clients' addresses.
+    #[serde(default)]
+    pub transparent: bool,
     /// Bounds of tables and rates.
     #[serde(default)]
     pub limits: LimitSection,
@@ -92,34 +97,10 @@ pub struct File {
     /// The backends.
     #[serde(default, rename = "backend")]
     pub backends: Vec<BackendSection>,
+    /// Where further backends are found.
+    pub discovery: Option<DiscoverySection>,
     /// The encoding of connection IDs.
     pub quic_lb: Option<QuicLbSection>,
-}
-
-/// An address, or a network of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Source(pub IpNet);
-
-impl TryFrom<String> for Source {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl std::str::FromStr for Source {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let net = text
-            .parse()
-            .or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        net.map(Self).map_err(|_| {
-            format!("invalid source {text:?}: expected an address or a network such as 10.1.0.0/24")
-        })
-    }
 }
 
 /// `[limits]`. Keys that are absent have the defaults of [`RouterLimits`] and [`Settings`].
@@ -260,6 +241,9 @@ impl File {
             return Err(value("shards", "must be from 1 to 1024"));
         }
         settings.sources = sources(&self.sources)?;
+        if self.transparent {
+            settings.keep_client_addresses();
+        }
         settings.upstream_sockets = self.upstream_sockets.unwrap_or(settings.upstream_sockets);
         if settings.upstream_sockets == 0 {
             return Err(value("upstream_sockets", "must be at least 1"));
@@ -448,16 +432,21 @@ impl QuicLbConfigSection {
     }
 }
 
-/// Reads a server ID from hexadecimal digits.
+/// Reads a server ID from hexadecimal digits, or from an address whose ID it is
+/// ([`server_id_of`]).
 ///
 /// # Errors
 /// What was expected, in words.
 pub fn parse_server_id(text: &str) -> Result<ServerId, String> {
-    parse_hex(text)
-        .and_then(|bytes| ServerId::new(&bytes))
-        .ok_or_else(|| {
-            format!("invalid server ID {text:?}: expected 1 to 15 bytes as hexadecimal digits")
-        })
+    // No address consists of hexadecimal digits alone.
+    let address = text.parse().ok().and_then(server_id_of);
+    let digits = || parse_hex(text).and_then(|bytes| ServerId::new(&bytes));
+    address.or_else(digits).ok_or_else(|| {
+        format!(
+            "invalid server ID {text:?}: expected 1 to 15 bytes as hexadecimal digits, or the \
+             server's IP address"
+        )
+    })
 }
 
 fn parse_hex(text: &str) -> Option<Vec<u8>> {
@@ -473,22 +462,6 @@ fn parse_hex(text: &str) -> Option<Vec<u8>> {
             _ => None,
         })
         .collect()
-}
-
-/// Returns every address of the networks.
-///
-/// # Errors
-/// If there are more than 65,536.
-pub fn sources(networks: &[Source]) -> Result<Vec<IpAddr>, FileError> {
-    let mut addresses = Vec::new();
-    for Source(network) in networks {
-        addresses.extend(network.hosts().take(MAX_SOURCES + 1));
-        if addresses.len() > MAX_SOURCES {
-            let message = format!("more than {MAX_SOURCES} addresses; {network} has too many");
-            return Err(value("sources", message));
-        }
-    }
-    Ok(addresses)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clearway_quic::cid::ConnectionId;
-use clearway_udp::{Meta, Socket, Transmit};
+use clearway_udp::{Meta, Transmit};
 
 use crate::backend::BackendId;
 use crate::flows::{FlowKey, Flows, Upstream};
@@ -14,6 +14,7 @@ use crate::orphans::{Orphan, Orphans};
 use crate::plan::Plan;
 use crate::report::ShardReport;
 use crate::router::{Route, RouteStep, Router, Tuple};
+use crate::sample::SampledSocket;
 use crate::send::{datagrams, emptied, send};
 use crate::traffic::DropReason;
 
@@ -163,7 +164,7 @@ impl Engine {
             address.map_or(unspecified, |backend| backend.address),
             contents,
         );
-        transmit.local_ip = self.flows.source(upstream);
+        transmit.local_ip = self.flows.source_for(upstream, meta.remote.ip());
         transmit.ecn = meta.ecn;
         transmit.segment_size = Some(meta.stride);
         (Destination { upstream, backend }, transmit)
@@ -182,18 +183,22 @@ impl Engine {
     }
 
     /// Addresses `packet` to a backend that answers it, with a stateless reset, in the place of
-    /// the one that `client` had.
+    /// the one that the client had. Returns `None` if it has answered already.
     pub(crate) fn for_another_backend<'a>(
         &mut self,
         now: Duration,
-        client: Tuple,
+        orphan: &Orphan,
         packet: &'a [u8],
     ) -> Option<(Destination, Transmit<'a>)> {
+        let client = orphan.client;
         let backend = self.router.preferred(client)?;
         let key = FlowKey {
             tuple: client,
             backend,
         };
+        if orphan.is_told() && self.flows.is_answered(&key) {
+            return None;
+        }
         let upstream = self.flows.upstream(now, key).ok()?.upstream;
         let mut meta = Meta::new(client.client);
         meta.stride = packet.len();
@@ -201,7 +206,11 @@ impl Engine {
     }
 
     /// Sends what was routed, each train from its upstream port.
-    pub(crate) fn send_up(&mut self, ports: &[Socket], outgoing: &mut Outgoing<'_>) {
+    pub(crate) fn send_up<'s>(
+        &mut self,
+        port: impl Fn(u32) -> Option<&'s SampledSocket>,
+        outgoing: &mut Outgoing<'_>,
+    ) {
         outgoing.sort();
         for (&(to, _), transmit) in outgoing.destinations.iter().zip(&outgoing.sorted) {
             self.counts.backend(to.backend).sent += datagrams(transmit);
@@ -214,7 +223,7 @@ impl Engine {
             let Some((first, transmits)) = run.first().zip(rest.split_off_mut(..run.len())) else {
                 return;
             };
-            match ports.get(first.0.upstream.socket as usize) {
+            match port(first.0.upstream.socket) {
                 Some(port) => send(port, transmits, &mut self.counts.up),
                 None => {
                     let lost = transmits.iter().map(datagrams).sum();

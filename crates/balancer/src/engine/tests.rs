@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use clearway_quic::cid::quic_lb::ServerId;
-use clearway_udp::{Ecn, Options};
+use clearway_udp::{DatagramSocket as _, Ecn, Options, Socket};
 use proptest::prelude::*;
 
 use super::*;
@@ -27,6 +27,7 @@ fn engine() -> Engine {
             sockets: 4,
             flows: 100,
             idle: Duration::from_secs(60),
+            transparent: None,
         }),
         counts: ShardReport::default(),
         orphans: Orphans::default(),
@@ -126,6 +127,9 @@ fn reply_returns_to_client_only_from_its_backend() {
     assert_eq!(engine.counts.down.received, 8);
 }
 
+/// At least the time between two turns of clients whose backend went down.
+const TURN: Duration = Duration::from_millis(50);
+
 #[test]
 fn client_of_a_dead_backend_is_answered_by_another_one() {
     let mut engine = engine();
@@ -141,18 +145,25 @@ fn client_of_a_dead_backend_is_answered_by_another_one() {
     let mut left = backends(3);
     left[1].state = crate::backend::BackendState::Down;
     engine.set_plan(Arc::new(Plan::new(left, [config()]).unwrap()));
-    let crate::orphans::Orphan { client, cid, .. } = engine.next_orphan(NOW).unwrap();
+    let orphan = engine.next_orphan(NOW).unwrap();
+    let crate::orphans::Orphan { client, cid, .. } = orphan;
     assert_eq!(client.client, meta(7, 0, 0).remote);
     assert_eq!(cid[..], packet[1..=cid.len()]);
     let asked = crate::orphans::packet_for(cid);
-    let (to, train) = engine.for_another_backend(NOW, client, &asked).unwrap();
+    let (to, train) = engine.for_another_backend(NOW, &orphan, &asked).unwrap();
     assert_ne!(train.remote, dead);
+    // Until it is answered, in later turns.
+    engine.orphans.repeat(orphan);
+    assert!(engine.next_orphan(NOW).is_none());
+    let again = engine.next_orphan(NOW + TURN).unwrap();
+    assert!(engine.for_another_backend(NOW, &again, &asked).is_some());
     let (port, backend) = (to.upstream.socket, train.remote);
     assert_eq!(datagrams(&train), 1);
     reply.remote = backend;
     let reset = engine.route_reply(NOW, port, &reply, &[0x40; 3]).unwrap();
     assert_eq!(reset.remote, client.client);
-    assert!(engine.next_orphan(NOW).is_none());
+    assert!(engine.for_another_backend(NOW, &again, &asked).is_none());
+    assert!(engine.next_orphan(NOW + 2 * TURN).is_none());
 }
 
 #[test]
@@ -182,6 +193,7 @@ fn trains_of_one_socket_are_sent_together_in_their_order() {
 #[test]
 fn what_cannot_be_sent_is_counted() {
     let socket = Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let socket = SampledSocket::from(socket);
     let mut traffic = Traffic::default();
     let payload = vec![0; 3_000];
     let mut trains = [

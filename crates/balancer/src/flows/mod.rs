@@ -2,7 +2,7 @@
 //! client a backend's replies belong to.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clearway_quic::cid::ConnectionId;
@@ -12,6 +12,10 @@ use crate::backend::BackendId;
 use crate::lru::LruMap;
 use crate::router::Tuple;
 use crate::traffic::DropReason;
+
+mod client_ports;
+
+use client_ports::ClientPorts;
 
 /// How long a flow is kept that the backend has not answered yet. Spoofed addresses make such
 /// flows, so they must not take ports for long.
@@ -55,6 +59,10 @@ pub struct FlowCapacity {
     pub flows: usize,
     /// How long a flow is kept without a datagram of its client.
     pub idle: Duration,
+    /// In transparent mode, the service's address. Datagrams to backends have the addresses and
+    /// ports of their clients then: an upstream socket's number is its port, and `sources` is
+    /// not used.
+    pub transparent: Option<IpAddr>,
 }
 
 /// The flows of a shard.
@@ -73,6 +81,8 @@ pub struct Flows {
     source_numbers: HashMap<IpAddr, u32, RandomState>,
     clients: HashMap<(BackendId, Upstream), Tuple, RandomState>,
     ports: HashMap<BackendId, Ports, RandomState>,
+    /// In transparent mode.
+    client_ports: ClientPorts,
 }
 
 /// What is known about a flow.
@@ -111,6 +121,7 @@ impl Flows {
             capacity,
             clients: HashMap::default(),
             ports: HashMap::default(),
+            client_ports: ClientPorts::default(),
         }
     }
 
@@ -126,10 +137,32 @@ impl Flows {
         self.len() == 0
     }
 
+    /// Returns whether the backend has sent something to the client.
+    #[must_use]
+    pub(crate) fn is_answered(&self, key: &FlowKey) -> bool {
+        self.answered.used(key).is_some()
+    }
+
     /// Returns the source address of an upstream port.
     #[must_use]
     pub fn source(&self, upstream: Upstream) -> Option<IpAddr> {
         *self.capacity.sources.get(upstream.source as usize)?
+    }
+
+    /// Returns the source address of a client's datagrams to a backend: its own in transparent
+    /// mode, otherwise that of the upstream port.
+    #[must_use]
+    pub fn source_for(&self, upstream: Upstream, client: IpAddr) -> Option<IpAddr> {
+        match self.capacity.transparent {
+            Some(_) => Some(client),
+            None => self.source(upstream),
+        }
+    }
+
+    /// Returns the numbers of sockets that no flow uses any more, each once. Only in transparent
+    /// mode, where there would be one for every port that a client ever had.
+    pub fn take_unused_sockets(&mut self) -> Vec<u32> {
+        self.client_ports.take_unused()
     }
 
     /// Returns the number of a source address that a reply was sent to.
@@ -145,13 +178,20 @@ impl Flows {
     #[must_use]
     pub fn usage(&self) -> f64 {
         let in_use = |ports: &Ports| ports.used.saturating_sub(ports.free.len() as u64);
-        let most = self.ports.values().map(in_use).max().unwrap_or(0);
+        let most = match self.capacity.transparent {
+            Some(_) => self.client_ports.len() as u64,
+            None => self.ports.values().map(in_use).max().unwrap_or(0),
+        };
         let flows = self.len() as f64 / self.capacity.flows.max(1) as f64;
         (most as f64 / self.most_ports().max(1) as f64).max(flows)
     }
 
     fn most_ports(&self) -> u64 {
-        u64::from(self.capacity.sockets) * self.capacity.sources.len() as u64
+        let sources = match self.capacity.transparent {
+            Some(_) => 1,
+            None => self.capacity.sources.len() as u64,
+        };
+        u64::from(self.capacity.sockets) * sources
     }
 
     /// Returns the upstream port for a client's datagram to a backend. Sockets are numbered from
@@ -194,8 +234,14 @@ impl Flows {
         if self.len() >= self.capacity.flows {
             return Err(DropReason::NoUpstreamPort);
         }
-        let upstream = self.free_port(now, key.backend)?;
-        self.clients.insert((key.backend, upstream), key.tuple);
+        let upstream = match self.capacity.transparent {
+            Some(_) => self.client_port(now, key.tuple.client.port())?,
+            None => {
+                let upstream = self.free_port(now, key.backend)?;
+                self.clients.insert((key.backend, upstream), key.tuple);
+                upstream
+            }
+        };
         self.unanswered
             .insert(now, key, FlowState { upstream, cid });
         let is_new = true;
@@ -214,6 +260,34 @@ impl Flows {
         ports.take(most, sources).ok_or(DropReason::NoUpstreamPort)
     }
 
+    /// Returns the socket with the client's port, for one more flow.
+    fn client_port(&mut self, now: Duration, port: u16) -> Result<Upstream, DropReason> {
+        let upstream = Upstream {
+            socket: port.into(),
+            source: 0,
+        };
+        let most = self.capacity.sockets as usize;
+        if self.client_ports.take(port, most) {
+            return Ok(upstream);
+        }
+        // All at once, because little else can help.
+        self.expire(now, usize::MAX);
+        // Flows with spoofed ports take each other's place, never that of an answered one.
+        for _ in 0..EVICTIONS {
+            if self.client_ports.take(port, most) {
+                return Ok(upstream);
+            }
+            let Some((key, former)) = self.unanswered.remove_oldest() else {
+                break;
+            };
+            self.release(key, former.upstream);
+        }
+        if self.client_ports.take(port, most) {
+            return Ok(upstream);
+        }
+        Err(DropReason::NoUpstreamPort)
+    }
+
     /// Removes up to `count` flows of each kind whose time is over.
     pub fn expire(&mut self, now: Duration, count: usize) {
         for _ in 0..count {
@@ -230,6 +304,10 @@ impl Flows {
     }
 
     fn release(&mut self, key: FlowKey, upstream: Upstream) {
+        if self.capacity.transparent.is_some() {
+            self.client_ports.release(key.tuple.client.port());
+            return;
+        }
         self.clients.remove(&(key.backend, upstream));
         let ports = self.ports.entry(key.backend).or_default();
         ports.free.push_back(upstream);
@@ -255,10 +333,15 @@ impl Flows {
         socket: u32,
         local: Option<IpAddr>,
     ) -> Result<Tuple, DropReason> {
-        let source = self.source_number(local).ok_or(DropReason::UnknownFlow)?;
-        let upstream = Upstream { socket, source };
-        let client = self.clients.get(&(backend, upstream));
-        let tuple = *client.ok_or(DropReason::UnknownFlow)?;
+        let (tuple, upstream) = match self.capacity.transparent {
+            Some(service) => transparent_client(service, socket, local)?,
+            None => {
+                let source = self.source_number(local).ok_or(DropReason::UnknownFlow)?;
+                let upstream = Upstream { socket, source };
+                let client = self.clients.get(&(backend, upstream));
+                (*client.ok_or(DropReason::UnknownFlow)?, upstream)
+            }
+        };
         let key = FlowKey { tuple, backend };
         if !self.unanswered.is_empty()
             && let Some(used) = self.unanswered.used(&key)
@@ -268,6 +351,22 @@ impl Flows {
         }
         Ok(tuple)
     }
+}
+
+/// Returns the client that a backend's datagram was sent to, and its socket. The datagram says it
+/// itself, so that it needs no flow: another process may have had it.
+fn transparent_client(
+    service: IpAddr,
+    socket: u32,
+    local: Option<IpAddr>,
+) -> Result<(Tuple, Upstream), DropReason> {
+    let address = local.ok_or(DropReason::UnknownFlow)?;
+    let port = u16::try_from(socket).map_err(|_| DropReason::UnknownFlow)?;
+    let tuple = Tuple {
+        client: SocketAddr::new(address, port),
+        service: Some(service),
+    };
+    Ok((tuple, Upstream { socket, source: 0 }))
 }
 
 impl Ports {
@@ -285,6 +384,9 @@ impl Ports {
         self.free.pop_front()
     }
 }
+
+/// Most flows without an answer that one new flow removes to have a socket.
+const EVICTIONS: usize = 16;
 
 /// Free ports that are kept before one of them is used again, as long as there are unused ones.
 const REUSE_AFTER: usize = 64;

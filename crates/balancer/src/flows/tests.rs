@@ -16,6 +16,7 @@ fn flows(sources: u8, sockets: u32) -> Flows {
         sockets,
         flows: 1_000,
         idle: Duration::from_secs(60),
+        transparent: None,
     })
 }
 
@@ -143,4 +144,88 @@ proptest! {
             prop_assert_eq!(ports.len(), flows.len());
         }
     }
+}
+
+const SERVICE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 1));
+
+fn transparent(sockets: u32) -> Flows {
+    Flows::new(FlowCapacity {
+        sources: Vec::new(),
+        sockets,
+        flows: 1_000,
+        idle: Duration::from_secs(60),
+        transparent: Some(SERVICE),
+    })
+}
+
+fn client(address: u8, port: u16) -> FlowKey {
+    let tuple = Tuple {
+        client: SocketAddr::from(([192, 0, 2, address], port)),
+        service: Some(SERVICE),
+    };
+    FlowKey { tuple, backend: B1 }
+}
+
+#[test]
+fn transparent_flow_has_its_clients_address_and_port() {
+    let mut flows = transparent(10);
+    for address in [1, 2] {
+        let key = client(address, 4_433);
+        let upstream = flows.upstream(NOW, key).unwrap().upstream;
+        let ip = key.tuple.client.ip();
+        assert_eq!(upstream.socket, 4_433);
+        assert_eq!(flows.source_for(upstream, ip), Some(ip));
+        assert_eq!(flows.client(B1, upstream.socket, Some(ip)), Ok(key.tuple));
+    }
+    assert_eq!(flows.len(), 2);
+    assert!((flows.usage() - 0.1).abs() < 1e-9, "one socket of ten");
+    let unknown = Err(DropReason::UnknownFlow);
+    assert_eq!(flows.client(B1, 4_433, None), unknown);
+    assert_eq!(flows.client(B1, 70_000, Some(SERVICE)), unknown);
+    // Another process may have had its flow.
+    let other = client(9, 4_433).tuple;
+    assert_eq!(flows.client(B1, 4_433, Some(other.client.ip())), Ok(other));
+}
+
+#[test]
+fn transparent_sockets_end_with_their_last_flow() {
+    let mut flows = transparent(10);
+    let (first, second) = (client(1, 7), client(2, 7));
+    flows.upstream(NOW, first).unwrap();
+    let later = NOW + UNANSWERED / 2;
+    flows.upstream(later, second).unwrap();
+    flows.expire(NOW + UNANSWERED, 64);
+    assert!(flows.take_unused_sockets().is_empty());
+    flows.expire(later + UNANSWERED, 64);
+    assert_eq!(flows.take_unused_sockets(), [7]);
+    assert!(flows.is_empty());
+}
+
+#[test]
+fn spoofed_ports_do_not_take_the_sockets_of_answered_clients() {
+    let mut flows = transparent(4);
+    let known = [1, 2].map(|port| client(1, port));
+    for key in known {
+        flows.upstream(NOW, key).unwrap();
+        let (port, ip) = (key.tuple.client.port(), key.tuple.client.ip());
+        flows.client(B1, port.into(), Some(ip)).unwrap();
+    }
+    for port in 1_000..2_000 {
+        flows.upstream(NOW, client(9, port)).unwrap();
+    }
+    assert!(flows.len() <= 4);
+    for key in known {
+        assert!(!flows.upstream(NOW, key).unwrap().is_new);
+    }
+    for port in [3, 4] {
+        let key = client(1, port);
+        flows.upstream(NOW, key).unwrap();
+        flows
+            .client(B1, port.into(), Some(key.tuple.client.ip()))
+            .unwrap();
+    }
+    let full = flows.upstream(NOW, client(9, 5));
+    assert_eq!(full, Err(DropReason::NoUpstreamPort));
+    // The port of a known client is no further socket.
+    assert!(flows.upstream(NOW, client(9, 3)).is_ok());
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use clearway_quic::connection::Config;
 use clearway_quic::crypto::{ClientCrypto, ClientSessions, ConfigError, Identity, Roots};
+use clearway_quic::wire::VersionPreference;
 use clearway_recovery::congestion::CongestionControl;
 
 use super::fingerprint::Fingerprint;
@@ -205,6 +206,26 @@ impl ClientConfig {
     /// ```
     pub fn congestion_control(mut self, control: impl Into<CongestionControl>) -> Self {
         Arc::make_mut(&mut self.transport).controller = control.into();
+        self
+    }
+
+    /// Sets the QUIC versions that connections may use, most preferred first, in place of those in
+    /// [`transport`](Self::transport). A connection begins with version 1 if that is among them, or
+    /// with the version of a stored session, and follows the server to another. By default version
+    /// 1, then version 2, because some networks know version 1 only.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use clearway::{ClientConfig, Version, VersionPreference};
+    ///
+    /// let versions = VersionPreference::new(&[Version::V2, Version::V1])?;
+    /// let config = ClientConfig::dangerous_accept_any_certificate().versions(versions);
+    /// # let _ = config;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn versions(mut self, versions: VersionPreference) -> Self {
+        Arc::make_mut(&mut self.transport).versions = versions;
         self
     }
 

@@ -1,8 +1,14 @@
 //! Self-signed certificates for development.
 
+use std::time::{Duration, SystemTime};
+
 use rustls::pki_types::CertificateDer;
 
 use super::fingerprint::Fingerprint;
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// How long a certificate for browsers is valid: they accept up to 14 days.
+const BROWSER_LIFETIME: Duration = Duration::from_secs(13 * 24 * 60 * 60);
 
 /// A newly generated self-signed certificate and its key. Clients trust it by its
 /// certificate ([`ClientConfig::with_roots`](super::ClientConfig::with_roots)) or by its
@@ -27,12 +33,36 @@ impl DevelopmentIdentity {
     pub fn generate<N: Into<String>>(
         names: impl IntoIterator<Item = N>,
     ) -> Result<Self, GenerateError> {
-        let names: Vec<String> = names.into_iter().map(Into::into).collect();
-        let rcgen::CertifiedKey { cert, key_pair } = rcgen::generate_simple_self_signed(names)?;
+        Self::sign(rcgen::CertificateParams::new(strings(names))?)
+    }
+
+    /// Generates a certificate that browsers accept for WebTransport by its
+    /// [`fingerprint`](Self::fingerprint) (`serverCertificateHashes`): P-256, and valid from an hour
+    /// ago for 13 days. They accept at most 14.
+    ///
+    /// # Errors
+    /// If a name is not valid in a certificate.
+    pub fn generate_for_browsers<N: Into<String>>(
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, GenerateError> {
+        let mut params = rcgen::CertificateParams::new(strings(names))?;
+        // For clients whose clock is behind.
+        let begin = SystemTime::now()
+            .checked_sub(HOUR)
+            .unwrap_or(SystemTime::UNIX_EPOCH);
+        params.not_before = begin.into();
+        params.not_after = begin.checked_add(BROWSER_LIFETIME).unwrap_or(begin).into();
+        Self::sign(params)
+    }
+
+    fn sign(params: rcgen::CertificateParams) -> Result<Self, GenerateError> {
+        // ECDSA with P-256.
+        let key = rcgen::KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
         Ok(Self {
-            certificate: cert.der().clone(),
-            certificate_pem: cert.pem(),
-            key_pem: key_pair.serialize_pem(),
+            certificate: certificate.der().clone(),
+            certificate_pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
         })
     }
 
@@ -60,4 +90,8 @@ impl std::fmt::Debug for DevelopmentIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DevelopmentIdentity({})", self.fingerprint())
     }
+}
+
+fn strings<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Vec<String> {
+    names.into_iter().map(Into::into).collect()
 }

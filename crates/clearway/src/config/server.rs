@@ -9,6 +9,7 @@ use clearway_quic::crypto::{
     ClientAuth, ConfigError, Identity, ReplayFilter, ServerCrypto, TokenKey,
 };
 use clearway_quic::endpoint::{self, Limits};
+use clearway_quic::wire::VersionPreference;
 use clearway_recovery::congestion::CongestionControl;
 
 use super::Certificates;
@@ -110,6 +111,16 @@ impl ServerConfig {
     /// use. A later call of [`transport`](Self::transport) replaces it again.
     pub fn congestion_control(mut self, control: impl Into<CongestionControl>) -> Self {
         self.transport.controller = control.into();
+        self
+    }
+
+    /// Sets the QUIC versions that clients may use, most preferred first, in place of those in
+    /// [`transport`](Self::transport). A client is switched to the first one that it speaks, without
+    /// a round trip; one that begins with a version that is not listed is told which are. By default
+    /// version 1, then version 2, so that a client is not switched away from version 1: that costs
+    /// the handshake some key derivations, and both versions have the same features.
+    pub fn versions(mut self, versions: VersionPreference) -> Self {
+        self.transport.versions = versions;
         self
     }
 
@@ -268,6 +279,7 @@ mod tests {
         let issued = Clock::unix_seconds() - 60 + after;
         let (server, ..) = config.into_transport([1; 32]).expect("server settings");
         let token = AddressToken {
+            version: clearway_quic::wire::Version::V1,
             issued,
             ip: [127, 0, 0, 1].into(),
             id: [7; 16],

@@ -15,6 +15,7 @@ use clearway_quic::Role;
 use clearway_quic::connection::{ConnectionError, PathStats, Stats, UpdateKeysError};
 use clearway_quic::event::Observer;
 use clearway_quic::stream::Directionality;
+use clearway_quic::wire::Version;
 use rustls::pki_types::CertificateDer;
 
 pub(crate) use self::on_lost::OnLost;
@@ -280,6 +281,15 @@ impl Connection {
         self.shared.read(
             |state| state.quic.retried(),
             |terminated| terminated.retried,
+        )
+    }
+
+    /// Returns the QUIC version of the connection. It is final once the handshake is complete.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.shared.read(
+            |state| state.quic.version(),
+            |terminated| terminated.version,
         )
     }
 

@@ -148,6 +148,12 @@ impl ConnectionShared {
         done.map_err(|panic| self.terminate_after_panic(slot, stage, &panic))
     }
 
+    /// The identifier of the connection's span, if a subscriber takes it.
+    pub(crate) fn span_id(&self) -> Option<tracing::Id> {
+        let id = self.with_state(Stage::Call, |state| state.span.id());
+        id.ok().flatten()
+    }
+
     /// Calls `act` with the connection's state, for a handle.
     pub(crate) fn call<R: OnLost>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         self.with_state(Stage::Call, act).unwrap_or_else(R::on_lost)

@@ -16,6 +16,7 @@ use crate::http::requests::ArrivedRequest;
 use crate::log_limit;
 use crate::shard::ShardLink;
 use crate::slice::slice_of;
+use crate::spans::ConnectionSpan;
 
 /// The minimum charged for a connection, in bytes: an idle one holds 8.2 KiB, or 11.2 KiB over
 /// HTTP/3; tables, tasks and the allocator take the rest.
@@ -131,6 +132,7 @@ pub(crate) struct State {
     pub(crate) readers: FxHashMap<StreamId, Waker>,
     /// HTTP/3, on endpoints that speak it.
     http: Option<Box<HttpLayer>>,
+    pub(super) span: ConnectionSpan,
     /// All handles were dropped.
     pub(super) orphaned: bool,
     /// How many streams may be accepted before other tasks run: one more than are left of the
@@ -168,6 +170,7 @@ impl OpenersWoken {
 impl State {
     pub(super) fn new(quic: Connection, http: Option<Box<HttpLayer>>) -> Self {
         Self {
+            span: ConnectionSpan::begin(&quic),
             quic,
             error: None,
             connected: false,
@@ -400,6 +403,7 @@ impl State {
         // Last, because reading the address may panic after a panic.
         if let Some(error) = first {
             self.log_end(&error);
+            self.span.record_end(&error);
         }
     }
 

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_quic::connection::{Connection, ConnectionError, Stats, Transmit};
 use clearway_quic::error::TransportError;
+use clearway_quic::wire::Version;
 use clearway_quic::{Instant, Role};
 use rustls::pki_types::CertificateDer;
 
@@ -24,6 +25,7 @@ pub(crate) struct TerminatedConnection {
     pub(crate) remote: SocketAddr,
     pub(crate) resumed: bool,
     pub(crate) retried: bool,
+    pub(crate) version: Version,
     pub(crate) zero_rtt_accepted: Option<bool>,
     pub(crate) alpn: Option<Vec<u8>>,
     pub(crate) server_name: Option<String>,
@@ -61,6 +63,7 @@ impl TerminatedConnection {
             remote: catch(|| quic.remote_address()).unwrap_or(UNKNOWN),
             resumed: catch(|| quic.resumed()).unwrap_or(false),
             retried: catch(|| quic.retried()).unwrap_or(false),
+            version: catch(|| quic.version()).unwrap_or(Version::V1),
             zero_rtt_accepted: catch(|| quic.zero_rtt_accepted()).unwrap_or(None),
             alpn: catch(|| quic.alpn().map(<[u8]>::to_vec)).unwrap_or(None),
             server_name: catch(|| quic.server_name().map(str::to_owned)).unwrap_or(None),

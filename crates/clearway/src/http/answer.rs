@@ -11,6 +11,7 @@ use http::header::{CONTENT_LENGTH, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
+use tracing::Span;
 
 use super::body::{BodySender, Incoming, poll_frame};
 use super::early::ArrivedEarly;
@@ -20,11 +21,12 @@ use super::message;
 use super::request_stream::RequestStream;
 use super::requests::ArrivedRequest;
 use super::server_state::{Permit, TunnelPermit};
-use super::tunnel::TunnelOffer;
+use super::tunnel::{Tunnel, TunnelOffer};
 #[cfg(feature = "websocket")]
 use super::websocket::{TunnelIo, Upgrade};
 use crate::connection::{Connection, ConnectionRef};
 use crate::panic::catch;
+use crate::spans;
 
 /// A request and what is needed to answer it.
 pub(super) struct RequestTask {
@@ -117,7 +119,7 @@ impl RequestTask {
             if let Some(offer) = hold.tunnel() {
                 // What follows is a tunnel, which has no length (RFC 9110 §9.3.6).
                 parts.headers.remove(CONTENT_LENGTH);
-                parts.extensions.insert(offer.tunnel());
+                parts.extensions.insert(Tunnel::of(offer));
             }
             parts
                 .extensions
@@ -147,8 +149,8 @@ impl RequestTask {
         }
     }
 
-    /// Answers, unless the client gives up first.
-    pub(super) async fn run<S, B>(self, service: S)
+    /// Answers, unless the client gives up first. `span` is that of the request.
+    pub(super) async fn run<S, B>(self, service: S, span: Span)
     where
         S: Service<Request<Incoming>, Response = Response<B>>,
         S::Error: Into<BoxError>,
@@ -208,14 +210,19 @@ impl RequestTask {
         }
         let sent = match response {
             None => return sender.cancelled(),
-            Some(Ok(response)) => respond(sender, response, method).await,
+            Some(Ok(response)) => {
+                spans::record_status(&span, &response);
+                respond(sender, response, method).await
+            }
             Some(Err(error)) => {
                 tracing::error!(%error, "the service failed");
+                spans::record_error(&span, &error);
                 refuse(sender, StatusCode::INTERNAL_SERVER_ERROR)
             }
         };
         if let Err(error) = sent {
             tracing::debug!(%error, "a response was not sent to its end");
+            spans::record_error(&span, &error);
         }
     }
 }
@@ -244,7 +251,7 @@ async fn open_websocket<B: Body>(
         return Some(response);
     };
     let (parts, body) = response.into_parts();
-    match offer.accept(parts.clone()) {
+    match Tunnel::of(offer).accept_now(parts.clone()) {
         // The service has accepted the tunnel itself.
         None => return Some(Response::from_parts(parts, body)),
         Some(Ok((sender, receiver, _))) => {

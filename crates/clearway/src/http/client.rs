@@ -12,6 +12,7 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body::Body;
 use tokio::sync::oneshot;
+use tracing::Instrument as _;
 
 use super::ALPN;
 use super::body::{BodySender, Incoming};
@@ -25,6 +26,7 @@ use super::request_stream::{RequestStream, ResponsePart};
 use crate::config::ClientConfig;
 use crate::connection::{Connection, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
+use crate::spans;
 
 /// Most connections on which a request is tried that no server has acted on.
 const ATTEMPTS: usize = 3;
@@ -173,6 +175,17 @@ impl Client {
     /// # Errors
     /// See [`Error`]. A status such as 404 is not an error.
     pub async fn request<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
+    where
+        B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
+    {
+        let span = spans::client_request(request.method(), request.uri());
+        let answered = self.request_in_span(request).instrument(span.clone());
+        let outcome = answered.await;
+        spans::record_outcome(&span, &outcome);
+        outcome
+    }
+
+    async fn request_in_span<B>(&self, request: Request<B>) -> Result<Response<Incoming>, Error>
     where
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {

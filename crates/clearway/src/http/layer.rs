@@ -12,7 +12,7 @@ use clearway_http3::webtransport::SessionEnd;
 use clearway_http3::{Config, Event};
 use clearway_quic::Instant;
 use clearway_quic::connection as quic;
-use clearway_quic::stream::StreamId;
+use clearway_quic::stream::{Directionality, StreamId};
 
 use super::early::RememberedSettings;
 use super::requests::{ArrivedRequest, ExchangeFailure, ExchangeState, Requests};
@@ -191,6 +191,10 @@ impl HttpLayer {
                     wakeups.wake_all(state.acceptors(directionality));
                 }
             }
+            Event::SessionStreamsAvailable(kind) => wakeups.raise(match kind {
+                Directionality::Bidirectional => Signal::AvailableBi,
+                Directionality::Unidirectional => Signal::AvailableUni,
+            }),
             Event::SessionDraining(session) => {
                 if let Some(state) = self.session_mut(session) {
                     state.draining = true;

@@ -58,6 +58,11 @@ impl RequestStream {
     }
 
     /// Returns the connection.
+    pub(super) fn id(&self) -> StreamId {
+        self.0.id
+    }
+
+    /// Returns the connection.
     pub(super) fn connection(&self) -> &ConnectionRef {
         &self.0.shared
     }

@@ -11,6 +11,7 @@ use clearway_http3::{Code, Timeouts};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 use super::ALPN;
 use super::answer::{RequestPermit, RequestTask};
@@ -25,6 +26,7 @@ use crate::endpoint::{Endpoint, EndpointBuilder};
 use crate::error::{BuildError, EndpointError};
 use crate::panic::catch;
 use crate::slice::requeue;
+use crate::spans;
 
 /// An HTTP/3 server: [`bind`](Self::bind), then [`serve`](Self::serve) a tower
 /// service such as an axum router. Clones are the same server.
@@ -313,17 +315,19 @@ fn begin<S, B>(
     let ArrivedRequests {
         requests, mut held, ..
     } = arrived;
+    let parent = spans::parent(shared);
     for request in requests {
         let Some(permit) = admit(state, &request, held) else {
             shared.http(|view| view.reject(request.id));
             continue;
         };
         held = held.saturating_add(1);
+        let span = spans::server_request(parent.clone(), &request.head);
         let task = RequestTask::new(shared, connection, request, permit);
         match catch(|| service.clone()) {
             Ok(service) => {
                 // In a box: the runtime moves a task several times while it makes it.
-                let answering = Box::pin(task.run(service));
+                let answering = Box::pin(task.run(service, span.clone()).instrument(span));
                 tokio::spawn(InTurn::new(account.clone(), answering));
             }
             Err(panic) => {
@@ -401,8 +405,8 @@ mod tests {
         // With some 100 bytes of the runtime, in steps of 128: 384.
         assert!(task <= 272, "the task: {task} bytes");
         let shared = size_of::<ConnectionShared>();
-        assert!(shared <= 4_280, "the connection: {shared} bytes");
+        assert!(shared <= 4_288, "the connection: {shared} bytes");
         let layer = size_of::<HttpLayer>();
-        assert!(layer <= 1_224, "HTTP/3: {layer} bytes");
+        assert!(layer <= 1_232, "HTTP/3: {layer} bytes");
     }
 }

@@ -179,7 +179,7 @@ impl Connections {
     /// Takes over a connection that a handle has begun.
     pub(super) fn adopt(&mut self, now: Instant, shared: Arc<ConnectionShared>) {
         let handle = shared.handle;
-        self.insert(shared, Role::Client);
+        self.insert(shared, Role::Client, false);
         if let Some(close) = self.closing.clone() {
             self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
@@ -187,14 +187,15 @@ impl Connections {
         }
     }
 
-    pub(super) fn insert(&mut self, shared: Arc<ConnectionShared>, role: Role) {
+    /// Adds a connection, of whose source `many` came lately.
+    pub(super) fn insert(&mut self, shared: Arc<ConnectionShared>, role: Role, many: bool) {
         let handle = shared.handle;
         let accepted = role == Role::Server;
         self.table.insert(
             handle,
             Entry {
                 shared,
-                account: TimeAccount::new(),
+                account: self.scheduler.account(many),
                 role,
                 deadline: DeadlineSlot::default(),
                 unannounced: accepted,

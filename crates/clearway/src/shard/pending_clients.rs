@@ -21,6 +21,10 @@ const CAPACITY: usize = 512;
 /// highest class first.
 const CLASSES: [u8; 4] = [0, 3, 15, u8::MAX];
 
+/// Recent handshakes after which further connections from the same source are not served before those
+/// of others: more than a browser begins, or a house behind one address.
+const MANY: u8 = 16;
+
 /// The interval at which counts of handshakes are halved.
 const HALF_LIFE: Duration = Duration::from_secs(1);
 
@@ -78,9 +82,12 @@ impl PendingClients {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    /// Counts a handshake begun by a client from this source.
-    pub(super) fn record_handshake(&mut self, now: Instant, source: Source) {
+    /// Counts a handshake begun by a client from this source. Returns whether there were
+    /// [`MANY`] before.
+    pub(super) fn record_handshake(&mut self, now: Instant, source: Source) -> bool {
+        let before = self.recent.get(now, source);
         self.recent.add(now, source);
+        before >= MANY
     }
 }
 
@@ -118,6 +125,10 @@ const TOGETHER: usize = 3;
 /// How long after its last transfer a connection is expected to go on.
 const TRANSFER_WINDOW: Duration = Duration::from_millis(1);
 
+/// The same for downloads and uploads, whose next round trip takes as long as the peer takes to get
+/// the processor, and as what waits in the socket before its answer.
+const BULK_WINDOW: Duration = Duration::from_millis(8);
+
 /// The pause after a handshake beside downloads and uploads, as a multiple of what it took.
 const BULK_PAUSE: u32 = 3;
 
@@ -147,7 +158,7 @@ impl HandshakePace {
 
     /// Returns the end of the pause, if there is one at `now`.
     pub(super) fn pause(&self, now: Instant) -> Option<Instant> {
-        let pause = if is_recent(self.bulk_at, now) {
+        let pause = if self.is_beside_bulk(now) {
             self.cost.saturating_mul(BULK_PAUSE)
         } else {
             self.cost
@@ -167,13 +178,18 @@ impl HandshakePace {
 
     /// Returns whether connections transfer data, which handshakes should not delay.
     pub(super) fn is_beside_transfers(&self, now: Instant) -> bool {
-        is_recent(self.transferred_at, now)
+        is_recent(self.transferred_at, now, TRANSFER_WINDOW) || self.is_beside_bulk(now)
+    }
+
+    /// Returns whether connections download or upload.
+    pub(super) fn is_beside_bulk(&self, now: Instant) -> bool {
+        is_recent(self.bulk_at, now, BULK_WINDOW)
     }
 }
 
 /// Whether a transfer at that time may go on.
-fn is_recent(at: Option<Instant>, now: Instant) -> bool {
-    at.is_some_and(|at| now.saturating_since(at) < TRANSFER_WINDOW)
+fn is_recent(at: Option<Instant>, now: Instant, window: Duration) -> bool {
+    at.is_some_and(|at| now.saturating_since(at) < window)
 }
 
 /// Recent handshakes by source: a count-min sketch, whose size is fixed and whose counts are
@@ -291,9 +307,12 @@ mod tests {
         pace.on_untimed_handshake(NOW + cost * 4);
         assert_eq!(pace.pause(NOW + cost * 4), Some(NOW + cost * 8));
         // Only short requests go on.
-        let late = NOW + TRANSFER_WINDOW;
+        let late = NOW + BULK_WINDOW;
+        pace.on_untimed_handshake(late - cost);
+        assert!(pace.pause(late - cost).is_some());
+        assert_eq!(pace.pause(late), None);
         pace.on_transfer(late, BULK - 1);
-        assert_eq!(pace.pause(late), Some(NOW + cost * 6));
+        assert_eq!(pace.pause(late), Some(late + cost));
     }
 
     #[test]
@@ -313,6 +332,22 @@ mod tests {
             .collect();
         assert_eq!(order, [3, 4, 2, 1]);
         assert!(pending_clients.is_empty());
+    }
+
+    #[test]
+    fn source_of_sixteen_recent_handshakes_has_many() {
+        let mut pending_clients = PendingClients::new(7);
+        for before in 0..40 {
+            let many = pending_clients.record_handshake(NOW, source(1));
+            assert_eq!(many, before >= 16, "{before}");
+        }
+        assert!(!pending_clients.record_handshake(NOW, source(2)));
+        // Halved six times.
+        let later = NOW + HALF_LIFE * 6;
+        for _ in 0..6 {
+            pending_clients.record_handshake(later, source(3));
+        }
+        assert!(pending_clients.record_handshake(NOW + HALF_LIFE, source(1)));
     }
 
     #[test]

@@ -224,9 +224,8 @@ impl Connections {
         }
         self.begun = self.begun.saturating_add(1);
         self.handshake_pace.on_untimed_handshake(now);
-        if let Some(source) = endpoint.admission().source_of(from.remote.ip()) {
-            self.pending_clients.record_handshake(now, source);
-        }
+        let source = endpoint.admission().source_of(from.remote.ip());
+        let many = source.is_some_and(|source| self.pending_clients.record_handshake(now, source));
         let accepted = match self.reduced_config() {
             Some(config) => endpoint.accept_with(now, incoming, config),
             None => endpoint.accept(now, incoming),
@@ -255,7 +254,7 @@ impl Connections {
         match shared {
             Ok(shared) => {
                 self.endpoint_shared.connection_count.add();
-                self.insert(shared, Role::Server);
+                self.insert(shared, Role::Server, many);
                 Some(handle)
             }
             Err(panic) => {

@@ -39,6 +39,10 @@ const ROUND_TIME: Duration = Duration::from_micros(600);
 /// The same while datagrams wait for connections.
 const CROWDED_ROUND_TIME: Duration = Duration::from_micros(300);
 
+/// The same for either beside downloads and uploads, whose next round trip begins with the next look
+/// at the socket.
+const BESIDE_BULK_TIME: Duration = Duration::from_micros(300);
+
 /// What the shard needs to know of a connection after its turn.
 #[derive(Clone, Copy)]
 struct TurnSummary {
@@ -94,7 +98,9 @@ impl Connections {
         let began = self.link.clock.now();
         let (favored, prompt) = (self.scheduler.favored(), self.scheduler.prompt());
         self.link.busy.record(favored.saturating_add(prompt));
-        let (prompt_time, round_time) = if self.backlog.is_empty() {
+        let (prompt_time, round_time) = if self.handshake_pace.is_beside_bulk(began) {
+            (BESIDE_BULK_TIME, BESIDE_BULK_TIME)
+        } else if self.backlog.is_empty() {
             (PROMPT_TIME, ROUND_TIME)
         } else {
             (CROWDED_PROMPT_TIME, CROWDED_ROUND_TIME)

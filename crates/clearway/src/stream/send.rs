@@ -108,13 +108,24 @@ impl SendStream {
     /// # Errors
     /// [`WriteError::ConnectionLost`] if the connection has ended.
     pub fn reset(&mut self, code: u64) -> Result<(), WriteError> {
+        self.reset_at(code, 0)
+    }
+
+    /// Resets the stream as [`reset`](Self::reset), but still delivers the first `reliable_size`
+    /// bytes of what was written, such as a header that tells the peer whose stream it was
+    /// (RESET_STREAM_AT, draft-ietf-quic-reliable-stream-reset). A peer that does not support it is
+    /// sent a plain reset.
+    ///
+    /// # Errors
+    /// [`WriteError::ConnectionLost`] if the connection has ended.
+    pub fn reset_at(&mut self, code: u64, reliable_size: u64) -> Result<(), WriteError> {
         let id = self.id;
         self.shared
             .call_then_send(|state| match state.error.as_deref() {
                 Some(error) => Err(WriteError::from(error.clone())),
                 None => {
                     // This fails only if the stream is over already.
-                    let _ = state.quic.reset(id, code);
+                    let _ = state.quic.reset_at(id, code, reliable_size);
                     Ok(())
                 }
             })?;

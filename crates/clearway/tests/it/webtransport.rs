@@ -254,6 +254,36 @@ async fn codes_of_streams_are_the_applications() {
 }
 
 #[tokio::test]
+async fn stream_that_is_reset_at_once_arrives_with_its_code() {
+    const STREAMS: u32 = 50;
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let world = World::new(move |session: WebTransportSession| {
+        let tell = tell.clone();
+        async move {
+            while let Ok(mut recv) = session.accept_uni().await {
+                tell.send(recv.read_chunk(10).await).unwrap();
+            }
+        }
+    });
+    let session = world.open().await.unwrap();
+    let mut streams = Vec::new();
+    for code in 0..STREAMS {
+        let mut send = session.open_uni().await.unwrap();
+        send.reset(code);
+        streams.push(send);
+    }
+    let mut codes = Vec::new();
+    while codes.len() < STREAMS as usize {
+        match told.recv().await.unwrap() {
+            Err(StreamError::Reset(code)) => codes.push(code),
+            other => panic!("{other:?}"),
+        }
+    }
+    codes.sort_unstable();
+    assert_eq!(codes, (0..STREAMS).collect::<Vec<u32>>());
+}
+
+#[tokio::test]
 async fn dropping_the_last_handle_closes_the_session_without_an_error() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let world = World::new(move |session: WebTransportSession| {
@@ -419,6 +449,7 @@ async fn slow_consumer_holds_the_sender_back() {
         let _ = session.closed().await;
     });
     let session = world.open().await.unwrap();
+    let before = world.server.endpoint().memory_used();
     let mut senders = Vec::new();
     for _ in 0..8 {
         let mut send = session.open_uni().await.unwrap();
@@ -435,9 +466,33 @@ async fn slow_consumer_holds_the_sender_back() {
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(senders.iter().all(|it| !it.is_finished()), "held back");
+    let used = world.server.endpoint().memory_used();
+    assert!(used < before + (32 << 20), "{before}, then {used} bytes");
     session.close(0, "");
     for sender in senders {
         assert!(sender.await.unwrap() < 64 << 20);
     }
     world.wait_for_no_session().await;
+}
+
+/// Eight times what a session may send at first, and three times as many streams.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_of_a_session_rise_as_its_streams_are_read() {
+    let world = World::new(echo);
+    let session = world.open().await.unwrap();
+    let bytes = pattern(3, 4 << 20);
+    let (mut send, mut recv) = session.open_bi().await.unwrap();
+    let writing = async {
+        send.write_all(&bytes).await.unwrap();
+        send.finish().unwrap();
+    };
+    let (received, ()) = tokio::join!(recv.read_to_end(8 << 20), writing);
+    assert!(received.unwrap() == bytes);
+    drop((send, recv));
+    for n in 0..300_u32 {
+        let (mut send, mut recv) = session.open_bi().await.unwrap();
+        send.write_all(&n.to_be_bytes()).await.unwrap();
+        send.finish().unwrap();
+        assert_eq!(recv.read_to_end(10).await.unwrap(), n.to_be_bytes());
+    }
 }

@@ -9,6 +9,7 @@ use clearway_links::Span;
 
 use crate::address::to_listen_on;
 use crate::failure::EXIT_CODES;
+use crate::samples::SampleOptions;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -66,6 +67,11 @@ pub(crate) struct Args {
     /// room for as many clients as there are upstream sockets.
     #[arg(long = "source", value_name = "ADDR|NETWORK")]
     pub(super) sources: Vec<Source>,
+    /// Send to servers from the clients' own addresses, so that servers see them. What servers send
+    /// to clients has to be routed to this host, and delivered here: see the guide. Needs root, or
+    /// the capability CAP_NET_ADMIN, and the service's own address in --listen.
+    #[arg(long, conflicts_with = "sources")]
+    pub(super) transparent: bool,
     /// How datagrams are read and written.
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Batched)]
     pub(super) mode: Mode,
@@ -82,6 +88,8 @@ pub(crate) struct Args {
     /// waits in them, and have it end. --listen and --shards are those of the other.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "shards"])]
     pub(super) take_over: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) sample: SampleOptions,
     /// Print JSON lines to stdout: the listening address, and the counts at the end.
     #[arg(long)]
     pub(super) json: bool,
@@ -121,6 +129,9 @@ pub(super) enum Action {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+        /// Show it live in the terminal, until q is pressed.
+        #[arg(long, conflicts_with = "json")]
+        watch: bool,
     },
     /// Send a backend no new connections.
     Drain {

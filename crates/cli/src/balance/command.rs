@@ -5,18 +5,22 @@ use core::time::Duration;
 use std::io::Write as _;
 
 use clearway_balancer::{
-    self as balancer, BackendSettings, BackendState, Balancer, Settings, StartError, config,
+    self as balancer, BackendSettings, BackendState, Balancer, Settings, StartError,
+    config::{self, Discovery},
 };
+use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::{Action, Args, At, Mode};
 use super::control::{Listener, Reply, Request, ask};
+use super::discovery::Discovered;
 use super::file::{Watched, invalid, read};
 use super::keygen::keygen;
 use super::metrics::Metrics;
 use super::report::{Report, without_server_id};
 use super::take_over::{self, TakeOver};
+use super::watch::watch;
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 
@@ -34,7 +38,10 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     match &args.action {
         Some(Action::Keygen { backends }) => keygen(backends),
         Some(Action::Check { file }) => check(file),
-        Some(Action::Status { at, json }) => status(at, *json),
+        Some(Action::Status {
+            at, watch: true, ..
+        }) => watch(&at.control),
+        Some(Action::Status { at, json, .. }) => status(at, *json),
         Some(Action::Drain { backend, at }) => {
             let backend = backend.clone();
             ask(&at.control, &Request::Drain { backend }).map(drop)
@@ -65,7 +72,8 @@ fn check(path: &std::path::Path) -> Result<(), Failure> {
     let settings = file
         .settings(file.listen.or(Some(any)))
         .map_err(|error| invalid(path, &error))?;
-    if settings.backends.is_empty() {
+    let discovery = file.discovery().map_err(|error| invalid(path, &error))?;
+    if settings.backends.is_empty() && discovery.is_none() {
         let message = format!("{}: no backend; add a [[backend]] section", path.display());
         return Err(Failure::new(Kind::Arguments, message));
     }
@@ -107,24 +115,32 @@ fn check(path: &std::path::Path) -> Result<(), Failure> {
 const NO_SERVER_ID: &str = "its connections end when their client's address changes";
 const NO_KEY: &str = "everybody can read which server a connection is with, and count servers";
 
-fn settings(args: &Args) -> Result<Settings, Failure> {
+fn settings(args: &Args) -> Result<(Settings, Option<Discovery>), Failure> {
+    let mut discovery = None;
     // Sockets that are taken over have an address.
     let taken_over = args.take_over.is_some();
     let unused = taken_over.then_some(SocketAddr::from(([0, 0, 0, 0], 0)));
     let listen = args.listen.or(unused);
     let mut settings = match &args.config {
-        Some(path) => read(path)?
-            .settings(listen)
-            .map_err(|error| invalid(path, &error))?,
+        Some(path) => {
+            let mut file = read(path)?;
+            file.transparent |= args.transparent;
+            discovery = file.discovery().map_err(|error| invalid(path, &error))?;
+            file.settings(listen)
+                .map_err(|error| invalid(path, &error))?
+        }
         None => {
             let message = "--listen: missing (expected an address such as 0.0.0.0:443)";
             let listen = listen.ok_or_else(|| Failure::new(Kind::Arguments, message))?;
             let mut settings = Settings::new(listen);
             settings.backends = args.backends.iter().copied().map(plain_backend).collect();
+            if args.transparent {
+                settings.keep_client_addresses();
+            }
             settings
         }
     };
-    if settings.backends.is_empty() {
+    if settings.backends.is_empty() && discovery.is_none() {
         let message = "no backend: expected --to ADDR:PORT, or --config FILE with a [[backend]]";
         return Err(Failure::new(Kind::Arguments, message));
     }
@@ -152,7 +168,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         );
         return Err(Failure::new(Kind::Arguments, message));
     }
-    Ok(settings)
+    Ok((settings, discovery))
 }
 
 fn plain_backend(address: SocketAddr) -> BackendSettings {
@@ -182,8 +198,22 @@ struct Ended {
     report: Report,
 }
 
+/// Raises the limit on descriptors as far as the system lets anybody: transparent mode needs many.
+fn allow_descriptors() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        say!("balance: cannot raise the limit on open files: {error}");
+    }
+}
+
 fn run(args: &Args) -> Result<(), Failure> {
-    let settings = settings(args)?;
+    let (mut settings, discovery) = settings(args)?;
+    let samples = args.sample.open()?;
+    settings.samples = samples.as_ref().map(|samples| samples.log().clone());
+    if settings.transparent {
+        allow_descriptors();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -191,6 +221,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     // Before anybody can know that it runs: a signal without a handler would end it.
     let mut signals = Signals::new()?;
     let (balancer, control) = start(args, &settings)?;
+    let discovered = discovery.map(Discovered::start).transpose()?;
     let metrics = bind_metrics(args)?;
     let address = balancer.local_addr();
     announce(address, metrics.as_ref(), args.json)?;
@@ -217,7 +248,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     };
     let waited = runtime.block_on(async {
         tokio::select! {
-            waited = wait(&balancer, &mut signals, args) => waited,
+            waited = wait(&balancer, &mut signals, args, discovered.as_ref()) => waited,
             () = serving => {
                 say!("balance: another process has taken over");
                 tokio::select! {
@@ -317,7 +348,12 @@ impl Signals {
 }
 
 /// Waits for a signal, or for the balancer to end by itself.
-async fn wait(balancer: &Balancer, signals: &mut Signals, args: &Args) -> Result<(), Failure> {
+async fn wait(
+    balancer: &Balancer,
+    signals: &mut Signals,
+    args: &Args,
+    discovered: Option<&Discovered>,
+) -> Result<(), Failure> {
     let mut watched = args.config.as_deref().map(Watched::new);
     let mut warnings = Warnings::default();
     loop {
@@ -333,11 +369,19 @@ async fn wait(balancer: &Balancer, signals: &mut Signals, args: &Args) -> Result
         if let Some(watched) = &mut watched
             && (watched.changed() | asked)
         {
-            match reload(balancer, watched.path()) {
+            match reload(balancer, watched.path(), discovered) {
                 Ok(()) => say!("balance: configuration reloaded"),
                 Err(failure) => {
                     say!("balance: cannot reload, keeping the old configuration: {failure}");
                 }
+            }
+        }
+        if let Some(path) = &args.config
+            && discovered.is_some_and(|discovered| discovered.take_changed().is_some())
+        {
+            match reload(balancer, path, discovered) {
+                Ok(()) => say!("balance: the servers that were found have changed"),
+                Err(failure) => say!("balance: cannot use the servers that were found: {failure}"),
             }
         }
         warnings.look(balancer);
@@ -345,12 +389,27 @@ async fn wait(balancer: &Balancer, signals: &mut Signals, args: &Args) -> Result
 }
 
 /// Takes backends and QUIC-LB configurations from the file.
-fn reload(balancer: &Balancer, path: &std::path::Path) -> Result<(), Failure> {
+fn reload(
+    balancer: &Balancer,
+    path: &std::path::Path,
+    discovered: Option<&Discovered>,
+) -> Result<(), Failure> {
     let file = read(path)?;
-    let settings = file
+    let mut settings = file
         // The address stays as it is.
         .settings(Some(balancer.local_addr()))
         .map_err(|error| invalid(path, &error))?;
+    if let Some(discovered) = discovered {
+        let found = file.discovered(&discovered.servers());
+        let found = found.map_err(|error| invalid(path, &error))?;
+        // One that the file lists as well is as the file says.
+        let listed = |found: &BackendSettings| {
+            let mut backends = settings.backends.iter();
+            backends.any(|listed| listed.address == found.address)
+        };
+        let found: Vec<_> = found.into_iter().filter(|found| !listed(found)).collect();
+        settings.backends.extend(found);
+    }
     balancer
         .reconfigure(settings.backends, settings.quic_lb)
         .map_err(|error| Failure::new(Kind::Arguments, format!("{}: {error}", path.display())))

@@ -7,11 +7,13 @@
 mod args;
 mod command;
 mod control;
+mod discovery;
 mod file;
 mod keygen;
 mod metrics;
 mod report;
 mod take_over;
+mod watch;
 
 pub(crate) use args::{ABOUT, Args};
 pub(crate) use command::command;

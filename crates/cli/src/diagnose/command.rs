@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clearway_trace::Examination;
+use clearway_trace::capture::KeyLog;
 use clearway_trace::diagnosis::{Difference, compare};
 use serde_json::{Value, json};
 
@@ -19,12 +20,14 @@ use crate::traces::{TraceFile, files, load};
 /// # Errors
 /// If none of them can be read; otherwise the first failure is printed and the rest diagnosed.
 pub(crate) fn command(args: &Args) -> Result<(), Failure> {
+    let secrets = args.secrets.load()?;
+    let reference = |path| reference(path, &secrets);
     let against = args.against.as_deref().map(reference).transpose()?;
     let paths = files(&args.traces)?;
     let mut loaded = Vec::new();
     let mut first_failure = None;
     for path in &paths {
-        match load(path) {
+        match load(path, &secrets) {
             Ok(file) => loaded.push(file),
             Err(failure) if paths.len() == 1 => return Err(failure),
             Err(failure) => {
@@ -63,10 +66,14 @@ fn worst(file: &TraceFile) -> Option<clearway_trace::Severity> {
 }
 
 /// The trace to compare with.
-fn reference(path: &Path) -> Result<Examination, Failure> {
+fn reference(path: &Path, secrets: &KeyLog) -> Result<Examination, Failure> {
     let name = path.display();
     let none = || Failure::new(Kind::Arguments, format!("no trace in {name}"));
-    load(path)?.traces.into_iter().next().ok_or_else(none)
+    load(path, secrets)?
+        .traces
+        .into_iter()
+        .next()
+        .ok_or_else(none)
 }
 
 fn write(
@@ -115,6 +122,7 @@ fn object(file: &TraceFile, differences: Option<&[Vec<Difference>]>) -> Value {
         "events": file.events,
         "unreadable_records": file.problems.unreadable(),
         "unreadable_offsets": file.problems.offsets,
+        "notes": file.notes,
         "backward_times": file.problems.earlier_events,
         "broken": file.broken,
         "traces": traces,

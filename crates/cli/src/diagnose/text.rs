@@ -29,7 +29,7 @@ pub(super) fn write(
             };
             line(out, &format!("{}{number}", file.name))?;
         }
-        examination(it, out)?;
+        examination(it, file.is_capture, out)?;
         if let Some(found) = differences.and_then(|all| all.get(at)) {
             against(found, out)?;
         }
@@ -41,9 +41,9 @@ fn line(out: &mut impl Write, text: &str) -> io::Result<()> {
     writeln!(out, "{}", printable::short(text, LONGEST))
 }
 
-fn examination(it: &Examination, out: &mut impl Write) -> io::Result<()> {
+fn examination(it: &Examination, captured: bool, out: &mut impl Write) -> io::Result<()> {
     line(out, &it.diagnosis.headline)?;
-    line(out, &summary(it))?;
+    line(out, &summary(it, captured))?;
     for (at, found) in it.diagnosis.problems.iter().enumerate() {
         if at == MOST_PROBLEMS {
             let more = it.diagnosis.problems.len() - at;
@@ -55,14 +55,15 @@ fn examination(it: &Examination, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// What the trace is about, in one line.
-fn summary(it: &Examination) -> String {
+fn summary(it: &Examination, captured: bool) -> String {
+    let how = if captured {
+        "as seen by"
+    } else {
+        "recorded by"
+    };
     let totals = &it.totals;
     let mut parts = Vec::new();
-    parts.extend(
-        totals
-            .role
-            .map(|role| format!("recorded by the {}", role.name())),
-    );
+    parts.extend(totals.role.map(|role| format!("{how} the {}", role.name())));
     parts.extend(totals.controller.clone());
     parts.push(format!("{} s", seconds(totals.duration)));
     parts.push(format!("{} events", totals.events));

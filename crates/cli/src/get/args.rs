@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ArgGroup;
-use clearway::{CongestionController, Fingerprint};
+use clearway::{CongestionController, Fingerprint, VersionPreference};
 use clearway_links::Span;
 use http::{HeaderName, HeaderValue, Method};
 
@@ -11,6 +11,7 @@ use super::route::{ConnectTo, Resolve};
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
 use crate::qlog::QlogOptions;
+use crate::samples::SampleOptions;
 use crate::seconds;
 
 /// What it does, for `--help`.
@@ -127,12 +128,17 @@ pub(crate) struct Args {
     /// Maximum time for the whole command: seconds, or a time with its unit.
     #[arg(short, long, value_name = "TIME", value_parser = seconds::limit)]
     pub(super) max_time: Option<Span>,
+    /// QUIC versions, most preferred first: 1, 2, or both separated by a comma.
+    #[arg(long, value_name = "LIST", default_value = "1,2")]
+    pub(super) versions: VersionPreference,
     /// Congestion controller for uploads.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
           help = controller_help("Congestion controller for uploads"))]
     pub(super) controller: CongestionController,
     #[command(flatten)]
     pub(super) qlog: QlogOptions,
+    #[command(flatten)]
+    pub(super) sample: SampleOptions,
     /// Print neither a progress bar nor a summary.
     #[arg(short, long)]
     pub(super) silent: bool,

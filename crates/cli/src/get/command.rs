@@ -5,8 +5,9 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use clearway::http::Client;
-use clearway::{ClientConfig, Endpoint, QlogDir};
+use clearway::http::{Client, Error};
+use clearway::{BuildError, ClientConfig, Endpoint, QlogDir};
+use clearway_balancer::sample::SampleDirection;
 
 use super::Args;
 use super::cause::failure;
@@ -22,6 +23,7 @@ use crate::interrupt::unless_interrupted;
 use crate::log;
 use crate::output::print_json;
 use crate::qlog::{self, with_traces};
+use crate::samples::Samples;
 
 /// How long to wait for the closes to be sent. Servers that answer nothing are not waited for.
 const GOODBYE: Duration = Duration::from_millis(50);
@@ -43,18 +45,24 @@ pub(crate) fn command(args: Box<Args>) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let qlog = args.qlog.open("get")?;
-    let outcome = runtime.block_on(get(Arc::from(args), qlog.as_ref()));
+    let samples = args.sample.open()?;
+    let outcome = runtime.block_on(get(Arc::from(args), qlog.as_ref(), samples.as_ref()));
     // Aborted transfers clean up, but a blocked output is not waited for.
     log::end();
     runtime.shutdown_timeout(CLEANUP);
     qlog::finish(qlog);
+    drop(samples);
     outcome
 }
 
-async fn get(args: Arc<Args>, qlog: Option<&QlogDir>) -> Result<(), Failure> {
+async fn get(
+    args: Arc<Args>,
+    qlog: Option<&QlogDir>,
+    samples: Option<&Samples>,
+) -> Result<(), Failure> {
     let jobs = jobs(&args)?;
     let only = jobs.len() == 1;
-    let client = client(&trust::config(&args)?, qlog)?;
+    let client = client(&trust::config(&args)?, qlog, samples)?;
     for job in &jobs {
         route::direct(&client, &job.url, &args.resolve, &args.connect_to);
     }
@@ -98,11 +106,23 @@ async fn get(args: Arc<Args>, qlog: Option<&QlogDir>) -> Result<(), Failure> {
 }
 
 /// A client on a socket for IPv6 and IPv4, or for IPv4 on hosts without the other.
-pub(crate) fn client(config: &ClientConfig, qlog: Option<&QlogDir>) -> Result<Client, Failure> {
+pub(crate) fn client(
+    config: &ClientConfig,
+    qlog: Option<&QlogDir>,
+    samples: Option<&Samples>,
+) -> Result<Client, Failure> {
     let any: [IpAddr; 2] = [Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()];
     let [dual, v4] = any.map(|ip| SocketAddr::new(ip, 0));
     let client = |address| {
         let endpoint = with_traces(Endpoint::builder(address), qlog);
+        let endpoint = match samples {
+            Some(samples) => {
+                let socket = samples.bind(address, "client", SampleDirection::Down);
+                let failed = |error| Error::Endpoint(Arc::new(BuildError::Socket(error)));
+                endpoint.datagram_socket(socket.map_err(failed)?)
+            }
+            None => endpoint,
+        };
         Client::with_endpoint(endpoint, config.clone())
     };
     client(dual)

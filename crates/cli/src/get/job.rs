@@ -151,6 +151,11 @@ fn parse(text: &str) -> Result<Uri, Failure> {
     } else {
         format!("https://{text}")
     };
+    // What the parser says of these is "empty string" and "invalid format".
+    let rest = whole.split_once("://").map_or("", |(_, rest)| rest);
+    if rest.is_empty() || rest.starts_with('/') {
+        return Err(bad("missing host, expected https://HOST/PATH"));
+    }
     let url: Uri = whole
         .parse()
         .map_err(|error: http::uri::InvalidUri| bad(&error.to_string()))?;
@@ -258,8 +263,9 @@ mod tests {
         for (url, why) in [
             ("http://h/", "https"),
             ("ftp://h/", "https"),
-            ("", "empty"),
-            ("https://", "invalid URL"),
+            ("", "missing host"),
+            ("https://", "missing host"),
+            ("https:///path", "missing host"),
             ("a b", "invalid"),
             ("user:word@h/", "authorization"),
             ("h:65536/", "65535"),

@@ -31,4 +31,5 @@ mod writer;
 pub(crate) use args::{ABOUT, Args};
 pub(crate) use cause::failure;
 pub(crate) use command::{client, command};
-pub(crate) use trust::trusting;
+pub(crate) use route::{Resolve, resolved};
+pub(crate) use trust::{key_log_is_writable, trusting};

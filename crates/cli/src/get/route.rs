@@ -17,7 +17,7 @@ struct Pattern {
 
 /// `HOST:PORT:ADDR[,ADDR]…`; a host or port `*` matches any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Resolve {
+pub(crate) struct Resolve {
     what: Pattern,
     addresses: Vec<IpAddr>,
 }
@@ -63,6 +63,15 @@ pub(super) fn direct(client: &Client, url: &Uri, resolve: &[Resolve], connect_to
         let addresses: Vec<_> = option.addresses.iter().map(at).collect();
         client.resolve(host, port, addresses);
     }
+}
+
+/// Returns the first address that the options name for a server.
+pub(crate) fn resolved(resolve: &[Resolve], host: &str, port: u16) -> Option<SocketAddr> {
+    let option = resolve
+        .iter()
+        .find(|option| option.what.is_about(host, port))?;
+    let address = option.addresses.first()?;
+    Some(SocketAddr::new(*address, port))
 }
 
 impl FromStr for Resolve {

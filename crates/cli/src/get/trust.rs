@@ -45,6 +45,7 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
     let config = trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
+    transport.versions = args.versions;
     let config = config.transport(transport);
     if !args.keylog {
         return Ok(config);
@@ -55,7 +56,7 @@ pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
 
 /// Checks the key log in advance, because its own errors are ignored: they must not end a
 /// connection.
-fn key_log_is_writable() -> Result<(), Failure> {
+pub(crate) fn key_log_is_writable() -> Result<(), Failure> {
     let named = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
     let Some(file) = named else {
         let message = "--keylog: the environment variable SSLKEYLOGFILE is not set";

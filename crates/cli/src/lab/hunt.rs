@@ -6,6 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clearway::CongestionController;
 use clearway_lab::hunt::{
     Bounds, Envelopes, Hunt, HuntCase, HuntSettings, JOURNAL_VERSION, Journal, JournalHeader,
     JournalLine, KnownCases, LabEvaluator, Remembering,
@@ -31,9 +32,6 @@ const SHARD_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 fn wrong(message: impl Into<String>) -> Failure {
     Failure::new(Kind::Arguments, message)
 }
-
-/// The controllers of a hunt for which none is named.
-const CONTROLLERS: [&str; 4] = ["newreno", "cubic", "bbr", "prague"];
 
 /// Searches for the networks in which controllers do worst.
 ///
@@ -117,12 +115,16 @@ impl Setup {
             KnownCases::parse,
         )?;
         let controllers = match args.controller.is_empty() {
-            true => CONTROLLERS.map(str::to_owned).to_vec(),
+            true => CongestionController::NAMES
+                .iter()
+                .copied()
+                .map(str::to_owned)
+                .collect(),
             false => args.controller.clone(),
         };
         for name in &controllers {
             if !clearway_lab::run::available(name) {
-                let all = CONTROLLERS.join(", ");
+                let all = CongestionController::NAMES.join(", ");
                 return Err(wrong(format!(
                     "unknown controller {name:?}; expected one of {all}"
                 )));

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Subcommand};
-use clearway::CongestionController;
+use clearway::{CongestionController, VersionPreference};
 use clearway_links::{ByteSize, Span};
 
 use crate::address;
@@ -71,6 +71,9 @@ pub(crate) struct Serve {
     /// Accept requests in 0-RTT. An attacker on the path can replay them.
     #[arg(long)]
     pub(super) zero_rtt: bool,
+    /// QUIC versions, most preferred first: 1, 2, or both separated by a comma.
+    #[arg(long, value_name = "LIST", default_value = "1,2")]
+    pub(super) versions: VersionPreference,
     /// Congestion controller.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
           help = controller_help("Congestion controller"))]
@@ -136,6 +139,9 @@ pub(crate) struct Get {
     /// Maximum time for the whole command.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(super) timeout: Span,
+    /// QUIC versions, most preferred first: 1, 2, or both separated by a comma.
+    #[arg(long, value_name = "LIST", default_value = "1,2")]
+    pub(super) versions: VersionPreference,
     /// Congestion controller for uploads.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
           help = controller_help("Congestion controller for uploads"))]

@@ -185,6 +185,7 @@ impl Client {
 fn config(args: &Get) -> Result<ClientConfig, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
+    transport.versions = args.versions;
     let config = match &args.ca {
         Some(file) => ClientConfig::with_roots(identity::read(file)?)
             .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error))?,

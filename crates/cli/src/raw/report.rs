@@ -97,6 +97,8 @@ pub(super) struct ConnectionClosed {
     pub(super) received: u64,
     /// Whether the client had to validate its address first.
     pub(super) retried: bool,
+    /// The QUIC version, in words.
+    pub(super) version: String,
     /// Whether the handshake resumed an earlier session.
     pub(super) resumed: bool,
     /// Whether 0-RTT was accepted; null if it was not attempted.
@@ -123,6 +125,7 @@ impl ConnectionClosed {
             sent: 0,
             received: 0,
             retried: false,
+            version: String::new(),
             resumed: false,
             zero_rtt_accepted: None,
             migrated: false,

@@ -78,6 +78,7 @@ fn tell(served: &mut ServeSummary, report: &ConnectionClosed, json: bool) -> Res
 fn bind(args: &Serve, qlog: Option<&QlogDir>) -> Result<Endpoint, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
+    transport.versions = args.versions;
     let config = certificate(args)?
         .alpn([ALPN])
         .transport(transport)
@@ -99,10 +100,7 @@ fn bind(args: &Serve, qlog: Option<&QlogDir>) -> Result<Endpoint, Failure> {
 fn certificate(args: &Serve) -> Result<ServerConfig, Failure> {
     if let (Some(certificate), Some(key)) = (&args.cert, &args.key) {
         return ServerConfig::with_identity(identity::read(certificate)?, identity::read(key)?)
-            .map_err(|error| {
-                let files = format!("{} with {}", certificate.display(), key.display());
-                Failure::caused(Kind::Arguments, files, &error)
-            });
+            .map_err(|error| identity::unusable(certificate, key, &error));
     }
     let identity = identity::development()?;
     say!(
@@ -173,6 +171,7 @@ fn conclude(report: &mut ConnectionClosed, connection: &Connection, cause: &Conn
     let counters = connection.stats().counters;
     report.migrated = connection.remote_address() != report.remote;
     report.retried = connection.retried();
+    report.version = connection.version().to_string();
     report.resumed = connection.resumed();
     report.zero_rtt_accepted = connection.zero_rtt_accepted();
     report.key_updates = counters.key_updates;

@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 use std::path::PathBuf;
 
-use clearway::CongestionController;
 use clearway::connection_id::quic_lb::ServerId;
+use clearway::{CongestionController, VersionPreference};
 use clearway_links::Span;
 
 use super::limit_options::LimitOptions;
@@ -14,6 +14,7 @@ use crate::address;
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
 use crate::qlog::QlogOptions;
+use crate::samples::SampleOptions;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -43,6 +44,9 @@ Examples:
 
   # connections in the browser (clearway view URL) and metrics for Prometheus
   clearway serve . --observe 127.0.0.1:9100
+
+  # for a web page that uses WebTransport: an echo, with a certificate that browsers accept
+  clearway serve . --webtransport
 
   # for scripts: the listening address and each request as JSON on stdout
   clearway serve . --listen 127.0.0.1:0 --json";
@@ -82,7 +86,8 @@ pub(crate) struct Args {
     /// server. SIGHUP, or a change of the file, has open connections replace theirs.
     #[arg(long, value_name = "FILE", requires = "server_id")]
     pub(super) lb: Option<PathBuf>,
-    /// This server's ID in the file of --lb, in hexadecimal digits.
+    /// This server's ID in the file of --lb, in hexadecimal digits; or the server's IP address, if
+    /// balancers find it by DNS or Kubernetes: IPv4 addresses are IDs of 4 bytes, IPv6 addresses of 8.
     #[arg(long, value_name = "HEX", requires = "lb", value_parser = server_id)]
     pub(super) server_id: Option<ServerId>,
     /// Answer downloads in 0-RTT, before a returning client's handshake is complete. An
@@ -93,6 +98,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) shards: u16,
+    /// QUIC versions, most preferred first: 1, 2, or both separated by a comma.
+    #[arg(long, value_name = "LIST", default_value = "1,2")]
+    pub(super) versions: VersionPreference,
     /// Congestion controller.
     #[arg(long, value_name = "NAME", default_value_t = CongestionController::Cubic,
           help = controller_help("Congestion controller"))]
@@ -100,6 +108,13 @@ pub(crate) struct Args {
     /// How long requests in progress may take after a signal.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     pub(super) drain: Span,
+    /// Answer WebTransport sessions at every path with an echo, to try out web pages: streams come
+    /// back on the same stream or one of the server's, datagrams as datagrams, and resets with their
+    /// code. The text `close CODE REASON` on a bidirectional stream closes the session, `reset CODE`
+    /// resets the stream, `open` makes the server open one. A generated certificate is then valid
+    /// for 13 days, so that browsers accept it by its fingerprint (serverCertificateHashes).
+    #[arg(long)]
+    pub(super) webtransport: bool,
     #[command(flatten)]
     pub(super) proxy: ProxyOptions,
     #[command(flatten)]
@@ -108,6 +123,8 @@ pub(crate) struct Args {
     pub(super) qlog: QlogOptions,
     #[command(flatten)]
     pub(super) observe: ObserveOptions,
+    #[command(flatten)]
+    pub(super) sample: SampleOptions,
     /// Print JSON lines to stdout: the listening address, then each request.
     #[arg(long)]
     pub(super) json: bool,

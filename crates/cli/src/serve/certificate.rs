@@ -50,7 +50,11 @@ impl Certificate {
                 files: Some(files),
             });
         }
-        let made = identity::development()?;
+        let made = if args.webtransport {
+            identity::for_browsers()?
+        } else {
+            identity::development()?
+        };
         let certificates = Certificates::new(made.certificate_pem(), made.key_pem())
             .map_err(|error| Failure::caused(Kind::Other, "development certificate", &error))?;
         say!(
@@ -101,8 +105,7 @@ impl Files {
     }
 
     fn failure(&self, error: &dyn std::error::Error) -> Failure {
-        let files = format!("{} with {}", self.chain.display(), self.key.display());
-        Failure::caused(Kind::Arguments, files, error)
+        identity::unusable(&self.chain, &self.key, error)
     }
 
     /// A value that changes when either file changes.

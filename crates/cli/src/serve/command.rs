@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use clearway::http::{Code, Server};
 use clearway::{BuildError, EndpointBuilder, QlogDir, ServerConfig, TransportConfig};
+use clearway_balancer::sample::SampleDirection;
 use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Args;
 use super::allocator;
 use super::certificate::Certificate;
+use super::echo;
 use super::leftovers;
 use super::limits::{Descriptors, Memory, Resources, THREADS, most_requests};
 use super::listing::Snapshots;
@@ -26,6 +28,7 @@ use crate::background;
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 use crate::qlog::{self, with_traces};
+use crate::samples::Samples;
 
 /// The default address to listen on.
 const PORT: u16 = 4433;
@@ -50,11 +53,13 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let traces = args.qlog.open("serve")?;
-    let outcome = runtime.block_on(serve(args, traces.as_ref()));
+    let samples = samples(args)?;
+    let outcome = runtime.block_on(serve(args, traces.as_ref(), samples.as_ref()));
     // Aborted uploads are removed, but reads from a hanging disk are not waited for.
     crate::log::end();
     runtime.shutdown_timeout(CLEANUP);
     qlog::finish(traces);
+    drop(samples);
     background::finish();
     outcome
 }
@@ -64,7 +69,24 @@ fn handler_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().min(2))
 }
 
-async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
+/// Opens the file of samples, if there is to be one.
+fn samples(args: &Args) -> Result<Option<Samples>, Failure> {
+    let samples = args.sample.open()?;
+    if samples.is_some() && args.shards > 1 {
+        let message = format!(
+            "--sample: needs one shard, but {} were requested; leave out --shards",
+            args.shards
+        );
+        return Err(Failure::new(Kind::Arguments, message));
+    }
+    Ok(samples)
+}
+
+async fn serve(
+    args: &Args,
+    qlog: Option<&QlogDir>,
+    samples: Option<&Samples>,
+) -> Result<(), Failure> {
     let root = Root::open(&args.dir).map_err(|error| {
         let what = format!("cannot serve {}", args.dir.display());
         Failure::caused(Kind::Arguments, what, &error)
@@ -80,7 +102,8 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
         Some(observation) => with_traces(observation.watch(endpoint), qlog),
         None => with_traces(endpoint, qlog),
     };
-    let server = bind(args, &certificate, &memory, traced, load_balancer.as_ref())?;
+    let lb = load_balancer.as_ref();
+    let server = bind(args, &certificate, &memory, traced, lb, samples)?;
     announce(&server, &certificate, args.json)?;
     if let Some(observation) = observation {
         observation.start(args.json)?;
@@ -101,6 +124,7 @@ async fn serve(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
         max_upload: args.bounds.max_upload.0,
         json: args.json,
         proxy: args.proxy.proxy(server.local_addr(), &tokens),
+        webtransport: args.webtransport,
     });
     // It accepts no more connections once it shuts down, which takes longer.
     let serving = async {
@@ -165,9 +189,11 @@ fn bind(
     memory: &Memory,
     traced: impl Fn(EndpointBuilder) -> EndpointBuilder,
     load_balancer: Option<&LoadBalancer>,
+    samples: Option<&Samples>,
 ) -> Result<Server, Failure> {
     let mut transport = TransportConfig::default();
     transport.controller = args.controller.into();
+    transport.versions = args.versions;
     let config = ServerConfig::with_certificates(&certificate.certificates);
     let config = config.early_data(args.early_data);
     let mut config = args.bounds.apply(config, transport, memory);
@@ -185,8 +211,16 @@ fn bind(
             let make = load_balancer.generators();
             builder = builder.endpoint(|endpoint| endpoint.connection_ids(make));
         }
+        if let Some(samples) = samples {
+            let socket = samples.bind(address, "server", SampleDirection::Up);
+            let socket = socket.map_err(BuildError::Socket)?;
+            builder = builder.endpoint(|endpoint| endpoint.datagram_socket(socket));
+        }
         if args.proxy.is_on() {
             builder = builder.tunnels();
+        }
+        if args.webtransport {
+            builder = builder.webtransport(echo::MAX_SESSIONS);
         }
         builder.build()
     };

@@ -6,7 +6,7 @@
 //! produce it. [`content`] is the body of the response, from a [`source`] such as [`pieces`] of a
 //! file, with the [`sender_report`] as its trailer, and [`log`] is the access log. [`limits`] and
 //! [`limit_options`] bound the resources used, and [`priority`] ranks the threads. [`secret`] outlives the server, [`load_balancer`] makes its connection IDs, and [`certificate`]
-//! is replaced while it runs; [`proxy_options`] make it a proxy for UDP; [`command`] starts and ends it.
+//! is replaced while it runs; [`proxy_options`] make it a proxy for UDP, and [`echo`] answers WebTransport sessions; [`command`] starts and ends it.
 
 mod allocator;
 mod args;
@@ -15,6 +15,7 @@ mod command;
 mod conditions;
 mod content;
 mod download;
+mod echo;
 mod leftovers;
 mod limit_options;
 mod limits;
@@ -26,6 +27,7 @@ mod pieces;
 mod priority;
 mod proxy_options;
 mod range;
+mod read_buffer;
 mod root;
 mod secret;
 mod sender_report;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::limits::{BufferCharge, Buffers, CancelFlag, Client, Disk, LARGEST_PIECE, Permit};
+use super::read_buffer::ReadBuffer;
 use super::root::ReopenedFile;
 
 /// A part of a file. While one piece is sent, the next is read, if there is memory for it.
@@ -287,12 +288,11 @@ pub(super) fn read_cached(file: &File, offset: u64, length: usize) -> Option<Byt
     #[cfg(target_os = "linux")]
     {
         use rustix::io::{ReadWriteFlags, preadv2};
-        let mut piece = vec![0; length];
-        let room = &mut [io::IoSliceMut::new(&mut piece)];
+        let mut buffer = ReadBuffer::new(length);
+        let room = &mut [io::IoSliceMut::new(buffer.room())];
         let read = preadv2(file, room, offset, ReadWriteFlags::NOWAIT).unwrap_or(0);
         if read > 0 {
-            piece.truncate(read);
-            return Some(piece.into());
+            return Some(buffer.freeze(read));
         }
     }
     #[cfg(not(target_os = "linux"))]

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use clearway::Connection;
 use clearway::http::connect_udp::UdpProxy;
+use clearway::http::webtransport::{AllowedOrigins, SessionRequest};
 use clearway::http::{ArrivedEarly, Incoming};
 use http::header::{ALLOW, DATE, HeaderValue, TE, TRAILER, X_CONTENT_TYPE_OPTIONS};
 use http::{Method, Request, Response, StatusCode, request};
@@ -16,6 +17,7 @@ use tower_service::Service;
 
 use super::content::Content;
 use super::download::{busy, download, put, status};
+use super::echo;
 use super::limits::{Client, Resources};
 use super::listing::Snapshots;
 use super::log::AccessLogEntry;
@@ -49,6 +51,8 @@ pub(super) struct SiteState {
     pub(super) json: bool,
     /// The proxy for UDP, if it is one.
     pub(super) proxy: Option<UdpProxy>,
+    /// Whether WebTransport sessions are answered with an echo.
+    pub(super) webtransport: bool,
 }
 
 impl SiteState {
@@ -79,6 +83,12 @@ impl Site {
             // Tunnels have a limit of their own, and their response is not used.
             let response = proxy.serve(request).await;
             return self.conclude(response.map(|()| Content::nothing()), entry);
+        }
+        if served.webtransport
+            && let Ok(session) = SessionRequest::of(&request, &AllowedOrigins::Any)
+        {
+            let code = echo::serve(session).await;
+            return self.conclude(status(code), entry);
         }
         let Some(admitted) = served.resources.admission.admit(client) else {
             return self.conclude(busy(), entry);

@@ -329,6 +329,7 @@ mod tests {
             max_upload: u64::MAX,
             json: true,
             proxy: None,
+            webtransport: false,
         })
     }
 

@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 
+use clearway_trace::event::Role;
 use clearway_trace::qlog::Dialect;
+
+use crate::traces::SecretsOption;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
 Convert, check and count trace files.
 
-Reads qlog of any stack, also compressed with gzip or Zstandard.";
+Reads qlog of any stack, packet captures (pcapng, pcap) with their TLS secrets, and Chrome's \
+netlog, also compressed with gzip or Zstandard.";
 
 const CONVERT_EXAMPLES: &str = "\
 Examples:
@@ -16,12 +20,15 @@ Examples:
   clearway trace convert trace.sqlog -o for-qvis.sqlog --dialect qvis
 
   # compressed
-  clearway trace convert trace.qlog -o trace.sqlog.zst";
+  clearway trace convert trace.qlog -o trace.sqlog.zst
+
+  # what the server of the second connection in a packet capture did
+  clearway trace convert capture.pcapng -o server.sqlog --secrets keys --connection 2 --role server";
 
 /// Subcommands of `clearway trace`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Rewrite a trace: in another dialect, compressed or decompressed.
+    /// Rewrite a trace: in another dialect, compressed or decompressed, or of a capture.
     Convert(Convert),
     /// Count the events of traces.
     Stat(Stat),
@@ -43,6 +50,25 @@ pub(crate) struct Convert {
     /// tools read (qvis).
     #[arg(long, value_name = "draft|qvis", default_value = "draft")]
     pub(super) dialect: Dialect,
+    #[command(flatten)]
+    pub(super) secrets: SecretsOption,
+    /// Of a capture: which connection, counted from 1 in the order in which they begin.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) connection: u32,
+    /// Of a capture: the end whose view is written [default: the one that sent more].
+    #[arg(long, value_name = "client|server", value_parser = role)]
+    pub(super) role: Option<Role>,
+}
+
+/// An end of a connection by its name.
+fn role(name: &str) -> Result<Role, String> {
+    match name {
+        "client" => Ok(Role::Client),
+        "server" => Ok(Role::Server),
+        other => Err(format!(
+            "unknown end {other:?}: expected \"client\" or \"server\""
+        )),
+    }
 }
 
 /// `clearway trace stat`.
@@ -51,6 +77,8 @@ pub(crate) struct Stat {
     /// Traces, and directories of traces.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(super) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) secrets: SecretsOption,
     /// Print one JSON object per file to stdout.
     #[arg(long)]
     pub(super) json: bool,
@@ -62,4 +90,6 @@ pub(crate) struct Validate {
     /// Traces, and directories of traces.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(super) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) secrets: SecretsOption,
 }

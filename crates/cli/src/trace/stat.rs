@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use clearway_trace::qlog::Reader;
+use clearway_trace::capture::KeyLog;
 use serde::Serialize;
 
 use super::args::Stat;
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 use crate::printable;
-use crate::traces::{files, open};
+use crate::traces::{TraceReader, files};
 
 /// Maximum length of a name from a file, in characters.
 const LONGEST: usize = 100;
@@ -35,10 +35,11 @@ struct FileCounts {
 /// Counts the events of traces.
 ///
 /// # Errors
-/// If a file cannot be read or is not qlog.
+/// If a file cannot be read or is of no known format.
 pub(super) fn command(args: &Stat) -> Result<(), Failure> {
+    let secrets = args.secrets.load()?;
     for path in files(&args.traces)? {
-        let counts = count(&path)?;
+        let counts = count(&path, &secrets)?;
         if args.json {
             print_json(&counts)?;
         } else {
@@ -48,17 +49,16 @@ pub(super) fn command(args: &Stat) -> Result<(), Failure> {
     Ok(())
 }
 
-fn count(path: &Path) -> Result<FileCounts, Failure> {
+fn count(path: &Path, secrets: &KeyLog) -> Result<FileCounts, Failure> {
     let name = path.display().to_string();
     let wrong = |error: &dyn std::error::Error| {
         Failure::caused(Kind::Arguments, format!("cannot read {name}"), error)
     };
-    let input = open(path).map_err(|error| wrong(&error))?;
-    let mut reader = Reader::new(input).map_err(|error| wrong(&error))?;
+    let mut reader = TraceReader::open(path, secrets).map_err(|error| wrong(&*error))?;
     let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
     let (mut events, mut first, mut last) = (0, None, 0);
     for event in reader.by_ref() {
-        let event = event.map_err(|error| wrong(&error))?;
+        let event = event.map_err(|error| wrong(&*error))?;
         events += 1;
         first.get_or_insert(event.time);
         last = event.time.max(last);
@@ -68,10 +68,13 @@ fn count(path: &Path) -> Result<FileCounts, Failure> {
         *by_name.entry(counted.to_owned()).or_default() += 1;
     }
     Ok(FileCounts {
-        format: reader.header().version.clone(),
-        role: reader.header().role,
+        format: reader.format(),
+        role: match &reader {
+            TraceReader::Qlog(reader) => reader.header().role,
+            TraceReader::Capture(_) => None,
+        },
         events,
-        unreadable_records: reader.problems().unreadable(),
+        unreadable_records: reader.unreadable(),
         bytes: reader.offset(),
         seconds: last.saturating_sub(first.unwrap_or(0)) as f64 / 1e9,
         by_name,

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use clearway_trace::capture::KeyLog;
+
 use super::args::Validate;
 use crate::failure::{Failure, Kind};
 use crate::output::print;
@@ -19,10 +21,11 @@ const LONGEST: usize = 2_000;
 /// # Errors
 /// If any of them cannot be read completely.
 pub(super) fn command(args: &Validate) -> Result<(), Failure> {
+    let secrets = args.secrets.load()?;
     let paths = files(&args.traces)?;
     let mut invalid = 0;
     for path in &paths {
-        let problems = check(path);
+        let problems = check(path, &secrets);
         invalid += usize::from(!problems.is_empty());
         let verdict = if problems.is_empty() {
             "valid".to_owned()
@@ -40,8 +43,8 @@ pub(super) fn command(args: &Validate) -> Result<(), Failure> {
 }
 
 /// What is wrong with a file.
-fn check(path: &Path) -> Vec<String> {
-    let file = match load(path) {
+fn check(path: &Path, secrets: &KeyLog) -> Vec<String> {
+    let file = match load(path, secrets) {
         Ok(file) => file,
         Err(failure) => return vec![failure.message],
     };
@@ -66,6 +69,7 @@ fn check(path: &Path) -> Vec<String> {
         let count = problems.earlier_events;
         found.push(format!("{count} events are earlier than one before them"));
     }
+    found.extend(file.notes);
     found.extend(file.broken);
     found
 }

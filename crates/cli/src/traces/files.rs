@@ -7,14 +7,20 @@ use crate::failure::{Failure, Kind};
 /// Maximum number of files of one command.
 const MAX_FILES: usize = 10_000;
 
-/// Endings of the names of traces, as stacks write them.
-const ENDINGS: [&str; 6] = [
+/// Endings of the names of traces, as stacks and capturing programs write them.
+const ENDINGS: [&str; 12] = [
     ".sqlog",
     ".qlog",
     ".sqlog.gz",
     ".qlog.gz",
     ".sqlog.zst",
     ".qlog.zst",
+    ".pcapng",
+    ".pcap",
+    ".pcapng.gz",
+    ".pcap.gz",
+    ".pcapng.zst",
+    ".pcap.zst",
 ];
 
 /// The files that these arguments name: files as they are, and the traces in directories, sorted
@@ -59,7 +65,8 @@ fn in_directory(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
     }
     if found.is_empty() {
         let message = format!(
-            "no traces in {}: expected files ending with .sqlog or .qlog, also with .gz or .zst",
+            "no traces in {}: expected files ending with .sqlog, .qlog, .pcapng or \
+             .pcap, also with .gz or .zst",
             dir.display()
         );
         return Err(Failure::new(Kind::Arguments, message));

@@ -3,12 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 
+use clearway_trace::capture::KeyLog;
 use clearway_trace::event::Event;
 use clearway_trace::qlog::{Problems, Reader};
 use clearway_trace::{Examination, Examiner, Sink as _};
 
-use super::open::open;
+use super::captured;
 use super::order::{EventSorter, OutOfOrder};
+use super::reader::TraceReader;
 use crate::failure::{Failure, Kind};
 
 /// What a file contains.
@@ -21,6 +23,10 @@ pub(crate) struct TraceFile {
     pub(crate) events: u64,
     /// Problems of the file, not of the connections in it.
     pub(crate) problems: Problems,
+    /// What else is wrong with it, and what to do.
+    pub(crate) notes: Vec<String>,
+    /// Whether it is a capture: what its traces say was derived from packets.
+    pub(crate) is_capture: bool,
     /// Why reading ended before the end of the file.
     pub(crate) broken: Option<String>,
     /// Its traces; at least one.
@@ -36,11 +42,11 @@ struct OpenTrace {
 /// Reads a file.
 ///
 /// # Errors
-/// If it cannot be read, is not qlog or has no events.
-pub(crate) fn load(path: &Path) -> Result<TraceFile, Failure> {
+/// If it cannot be read, is of no known format or has no events.
+pub(crate) fn load(path: &Path, secrets: &KeyLog) -> Result<TraceFile, Failure> {
     let name = path.display().to_string();
-    let input = open(path).map_err(|error| cannot_read(&name, &error))?;
-    load_from(input, name)
+    let reader = TraceReader::open(path, secrets).map_err(|error| cannot_read(&name, &*error))?;
+    load_from(reader, name)
 }
 
 fn cannot_read(name: &str, error: &dyn std::error::Error) -> Failure {
@@ -51,15 +57,24 @@ fn cannot_read(name: &str, error: &dyn std::error::Error) -> Failure {
 ///
 /// # Errors
 /// As [`load`].
-pub(crate) fn load_from(input: impl Read, name: String) -> Result<TraceFile, Failure> {
-    let mut reader = Reader::new(input).map_err(|error| cannot_read(&name, &error))?;
+pub(crate) fn load_from(reader: TraceReader, name: String) -> Result<TraceFile, Failure> {
     let mut file = TraceFile {
         title: name.clone(),
         name,
         events: 0,
         problems: Problems::default(),
+        notes: Vec::new(),
+        is_capture: false,
         broken: None,
         traces: Vec::new(),
+    };
+    let mut reader = match reader {
+        TraceReader::Qlog(reader) => reader,
+        TraceReader::Capture(mut reader) => {
+            file.is_capture = true;
+            captured::read_all(&mut reader, &mut file);
+            return of_capture(file);
+        }
     };
     read_all(&mut reader, &mut file);
     file.problems = reader.problems().clone();
@@ -76,6 +91,22 @@ pub(crate) fn load_from(input: impl Read, name: String) -> Result<TraceFile, Fai
     }
     for warning in file.warnings() {
         message.push_str(&format!("; {warning}"));
+    }
+    Err(Failure::new(Kind::Arguments, message))
+}
+
+/// A capture that has been read.
+fn of_capture(mut file: TraceFile) -> Result<TraceFile, Failure> {
+    if !file.traces.is_empty() {
+        return Ok(file);
+    }
+    if let Some(broken) = file.broken.take() {
+        let message = format!("cannot read {}: {broken}", file.name);
+        return Err(Failure::new(Kind::Arguments, message));
+    }
+    let mut message = format!("no QUIC connections in {}", file.name);
+    for note in &file.notes {
+        message.push_str(&format!("; {note}"));
     }
     Err(Failure::new(Kind::Arguments, message))
 }
@@ -151,6 +182,7 @@ impl TraceFile {
                 "{count} events were out of order and have been sorted"
             ));
         }
+        warnings.extend(self.notes.iter().cloned());
         warnings.extend(self.broken.clone());
         warnings
     }

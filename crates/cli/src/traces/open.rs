@@ -1,7 +1,6 @@
 //! Files that may be compressed, recognised by how they begin.
 
-use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Cursor, Read, Write};
+use std::io::{self, BufWriter, Cursor, Read, Write};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -94,19 +93,11 @@ impl Write for CompressedOutput {
     }
 }
 
-/// Opens a trace, decompressed.
-///
-/// # Errors
-/// If it cannot be read, or is of a format that is known not to be qlog.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    decode(BufReader::new(File::open(path)?))
-}
-
 /// Decompresses a trace.
 ///
 /// # Errors
-/// As [`open`].
-pub(crate) fn decode(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
+/// If reading fails.
+pub(super) fn decode(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>> {
     let mut begin = Vec::with_capacity(MAGIC);
     input.by_ref().take(MAGIC as u64).read_to_end(&mut begin)?;
     let format = begin.clone();
@@ -114,11 +105,6 @@ pub(crate) fn decode(mut input: impl Read + 'static) -> io::Result<Box<dyn Read>
     Ok(match format.as_slice() {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(whole)),
         [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::new(whole)?),
-        [0x0a, 0x0d, 0x0d, 0x0a] | [0xd4, 0xc3, 0xb2, 0xa1] | [0xa1, 0xb2, 0xc3, 0xd4] => {
-            let message = "a packet capture, not qlog: found its magic number at offset 0; record \
-                           a trace with --qlog DIR";
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
         _ => Box::new(whole),
     })
 }

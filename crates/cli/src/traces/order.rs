@@ -2,7 +2,7 @@
 
 use core::cmp::{Ordering, Reverse};
 use core::fmt;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use clearway_trace::event::Event;
 
@@ -13,8 +13,11 @@ const WINDOW: usize = 1 << 16;
 /// Sorts events that are nearly in order of time, and keeps the file's order where times are equal,
 /// with bounded memory.
 #[derive(Debug, Default)]
-pub(super) struct EventSorter {
-    held: BinaryHeap<Reverse<QueuedEvent>>,
+pub(crate) struct EventSorter {
+    /// Those that came in order: nearly all.
+    held: VecDeque<QueuedEvent>,
+    /// Those that came after a later one.
+    late: BinaryHeap<Reverse<QueuedEvent>>,
     taken: u64,
     /// The time of the last event returned.
     last: u64,
@@ -54,7 +57,7 @@ impl Eq for QueuedEvent {}
 
 /// An event that is earlier than one already returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OutOfOrder;
+pub(crate) struct OutOfOrder;
 
 impl fmt::Display for OutOfOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -70,14 +73,19 @@ impl std::error::Error for OutOfOrder {}
 
 impl EventSorter {
     /// Adds an event, and returns the earliest if enough are held.
-    pub(super) fn push(&mut self, event: Event) -> Result<Option<Event>, OutOfOrder> {
+    pub(crate) fn push(&mut self, event: Event) -> Result<Option<Event>, OutOfOrder> {
         if event.time < self.last {
             return Err(OutOfOrder);
         }
         let number = self.taken;
         self.taken += 1;
-        self.held.push(Reverse(QueuedEvent { number, event }));
-        if self.held.len() <= WINDOW {
+        let queued = QueuedEvent { number, event };
+        if self.held.back().is_none_or(|last| *last < queued) {
+            self.held.push_back(queued);
+        } else {
+            self.late.push(Reverse(queued));
+        }
+        if self.held.len() + self.late.len() <= WINDOW {
             return Ok(None);
         }
         let earliest = self.pop();
@@ -86,8 +94,13 @@ impl EventSorter {
     }
 
     /// The earliest event held.
-    pub(super) fn pop(&mut self) -> Option<Event> {
-        self.held.pop().map(|Reverse(held)| held.event)
+    pub(crate) fn pop(&mut self) -> Option<Event> {
+        let next = match (self.held.front(), self.late.peek()) {
+            (Some(held), Some(Reverse(late))) if held < late => self.held.pop_front(),
+            (Some(_), None) => self.held.pop_front(),
+            (_, _) => self.late.pop().map(|Reverse(late)| late),
+        };
+        next.map(|queued| queued.event)
     }
 }
 

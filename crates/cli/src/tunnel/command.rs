@@ -47,7 +47,7 @@ async fn tunnel(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
         .as_deref()
         .map(|file| tokens::read("--proxy-token", file));
     let token = token.transpose()?.and_then(|all| all.into_iter().next());
-    let client = get::client(&config, qlog)?;
+    let client = get::client(&config, qlog, None)?;
     let socket = UdpSocket::bind(args.local).await.map_err(|error| {
         let what = format!("cannot receive packets on {}", args.local);
         Failure::caused(Kind::Address, what, &error)

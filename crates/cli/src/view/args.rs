@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::failure::EXIT_CODES;
+use crate::traces::SecretsOption;
 
 /// What it does, for `--help`.
 pub(crate) const ABOUT: &str = "\
@@ -31,6 +32,8 @@ pub(crate) struct Args {
     /// Traces, directories of traces, or the URL that clearway serve --observe prints.
     #[arg(value_name = "FILE|DIR|URL")]
     pub(super) traces: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(super) secrets: SecretsOption,
     /// File with the token that the server's --observe-token expects.
     #[arg(long, value_name = "FILE")]
     pub(super) token: Option<PathBuf>,

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use clearway_trace::capture::KeyLog;
 use clearway_trace::report::{MAX_PANELS, Panel, Served, page, panel_json};
 
 use super::Args;
@@ -14,7 +15,7 @@ use crate::failure::{Failure, Kind};
 use crate::local_http::{Access, Answer, EventStreams, RequestHead, Response, serve};
 use crate::output::print;
 use crate::report::panels;
-use crate::traces::{TraceFile, decode, load_from};
+use crate::traces::{TraceFile, TraceReader, load_from};
 
 /// Maximum size of a file dropped on the page, in bytes.
 const MAX_UPLOAD: u64 = 4 << 30;
@@ -75,7 +76,7 @@ impl Answer for Viewer {
         Some(match (head.method.as_str(), head.path()) {
             ("GET", "/") => self.page(),
             ("GET", "/live") => return self.streams.run(output, || self.source.list()),
-            ("POST", "/examine") => examine(head, body),
+            ("POST", "/examine") => examine(head, body, self.source.secrets()),
             (_, "/" | "/examine" | "/live") => {
                 Response::text("405 Method Not Allowed", "wrong method\n")
             }
@@ -136,7 +137,7 @@ fn html(page: String) -> Response {
 }
 
 /// Diagnoses a file that was dropped on the page.
-fn examine(head: &RequestHead, body: impl Read + 'static) -> Response {
+fn examine(head: &RequestHead, body: impl Read + 'static, secrets: &KeyLog) -> Response {
     let Some(length) = head.content_length else {
         return Response::text("411 Length Required", "missing Content-Length\n");
     };
@@ -148,7 +149,7 @@ fn examine(head: &RequestHead, body: impl Read + 'static) -> Response {
         .split_once("name=")
         .map_or("trace", |(_, name)| name);
     let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
-    match examined(body.take(length), name.into_owned()) {
+    match examined(body.take(length), name.into_owned(), secrets) {
         Ok(file) => match panels(&file).next() {
             Some(panel) => Response {
                 status: "200 OK",
@@ -161,8 +162,13 @@ fn examine(head: &RequestHead, body: impl Read + 'static) -> Response {
     }
 }
 
-fn examined(body: impl Read + 'static, name: String) -> Result<TraceFile, Failure> {
-    let input = decode(body)
-        .map_err(|error| Failure::caused(Kind::Arguments, format!("cannot read {name}"), &error))?;
-    load_from(input, name)
+fn examined(
+    body: impl Read + 'static,
+    name: String,
+    secrets: &KeyLog,
+) -> Result<TraceFile, Failure> {
+    let reader = TraceReader::decode(body, secrets).map_err(|error| {
+        Failure::caused(Kind::Arguments, format!("cannot read {name}"), &*error)
+    })?;
+    load_from(reader, name)
 }

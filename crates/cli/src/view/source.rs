@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use clearway_trace::capture::KeyLog;
 use clearway_trace::report::{MAX_PANELS, Served, panel_json};
 use serde::Serialize;
 
@@ -14,9 +15,16 @@ use crate::report::{draw, panels};
 use crate::tokens;
 use crate::traces::{Drawn, Index, TraceFile, files, load};
 
+/// What the viewer shows.
+#[derive(Debug)]
+pub(super) struct Source {
+    origin: Origin,
+    secrets: KeyLog,
+}
+
 /// Where traces come from.
 #[derive(Debug)]
-pub(super) enum Source {
+enum Origin {
     /// Files and directories.
     Files(Vec<PathBuf>),
     /// A running server.
@@ -49,7 +57,10 @@ impl Source {
             if !args.traces.is_empty() {
                 files(&args.traces)?;
             }
-            return Ok(Self::Files(args.traces.clone()));
+            return Ok(Self {
+                origin: Origin::Files(args.traces.clone()),
+                secrets: args.secrets.load()?,
+            });
         };
         let mut endpoint = endpoint.map_err(invalid)?;
         if args.traces.len() > 1 {
@@ -59,7 +70,10 @@ impl Source {
             let token = tokens::read("--token", file)?.into_iter().next();
             endpoint = endpoint.token(token.unwrap_or_default());
         }
-        let source = Self::Endpoint(endpoint);
+        let source = Self {
+            origin: Origin::Endpoint(endpoint),
+            secrets: KeyLog::default(),
+        };
         source.list().map_err(|error| {
             let what = format!("cannot observe {}", url.unwrap_or_default());
             Failure::caused(Kind::Connection, what, &error)
@@ -67,13 +81,18 @@ impl Source {
         Ok(source)
     }
 
+    /// The TLS secrets for packet captures.
+    pub(super) const fn secrets(&self) -> &KeyLog {
+        &self.secrets
+    }
+
     /// The traces that there are now, as a JSON array in one line.
     ///
     /// # Errors
     /// If the server does not answer.
     pub(super) fn list(&self) -> io::Result<String> {
-        match self {
-            Self::Files(arguments) => {
+        match &self.origin {
+            Origin::Files(arguments) => {
                 let paths = files(arguments).unwrap_or_default();
                 let list: Vec<TraceSummary> = paths
                     .iter()
@@ -87,7 +106,7 @@ impl Source {
                     .collect();
                 Ok(serde_json::to_string(&list)?)
             }
-            Self::Endpoint(endpoint) => {
+            Origin::Endpoint(endpoint) => {
                 let json = endpoint.get("/connections")?;
                 let list: serde_json::Value = serde_json::from_slice(&json)?;
                 Ok(list.to_string())
@@ -97,7 +116,7 @@ impl Source {
 
     /// A single large file, as it is drawn.
     pub(super) fn drawn(&self) -> Option<(Served, Drawn)> {
-        let Self::Files(arguments) = self else {
+        let Origin::Files(arguments) = &self.origin else {
             return None;
         };
         let paths = files(arguments).ok()?;
@@ -106,7 +125,7 @@ impl Source {
         };
         let index = Index::of(path)?;
         let served = (0, revision(path));
-        match draw(path, &index) {
+        match draw(path, &index, &self.secrets) {
             Ok(drawn) => Some((served, drawn)),
             Err(failure) => {
                 say!("view: {failure}");
@@ -117,14 +136,14 @@ impl Source {
 
     /// The files with their numbers and revisions, as far as they can be read.
     pub(super) fn load(&self) -> Vec<(Served, TraceFile)> {
-        let Self::Files(arguments) = self else {
+        let Origin::Files(arguments) = &self.origin else {
             return Vec::new();
         };
         let mut loaded = Vec::new();
         for (id, path) in (0..).zip(files(arguments).unwrap_or_default()) {
             // Before it is read: what is added meanwhile is another revision.
             let served = (id, revision(&path));
-            match load(&path) {
+            match load(&path, &self.secrets) {
                 Ok(file) => loaded.push((served, file)),
                 Err(failure) => say!("view: {failure}"),
             }
@@ -137,18 +156,18 @@ impl Source {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn panel(&self, id: u64) -> Result<Option<Vec<u8>>, String> {
-        match self {
-            Self::Files(arguments) => {
+        match &self.origin {
+            Origin::Files(arguments) => {
                 let paths = files(arguments).unwrap_or_default();
                 let at = usize::try_from(id).unwrap_or(usize::MAX);
                 let Some(path) = paths.get(at) else {
                     return Ok(None);
                 };
-                let file = load(path).map_err(|failure| failure.message)?;
+                let file = load(path, &self.secrets).map_err(|failure| failure.message)?;
                 let panel = panels(&file).next();
                 Ok(panel.map(|panel| panel_json(&panel, 1).into_bytes()))
             }
-            Self::Endpoint(endpoint) => endpoint
+            Origin::Endpoint(endpoint) => endpoint
                 .get(&format!("/connections/{id}"))
                 .map(Some)
                 .map_err(|error| error.to_string()),

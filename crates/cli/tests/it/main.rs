@@ -11,6 +11,7 @@ mod doctor;
 mod findings;
 mod get;
 mod lab;
+mod probe;
 mod qlog;
 mod raw;
 mod relay;

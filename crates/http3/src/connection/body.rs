@@ -6,8 +6,9 @@ use super::receive::truncated;
 use super::{Connection, ConnectionState};
 use crate::count::Count;
 use crate::error::{BodyError, Code, ConnectionError};
-use crate::exchange::{Body, MessageState};
+use crate::exchange::Body;
 use crate::frame_reader::FrameReadError;
+use crate::message_state::MessageState;
 use crate::receive_half::Ending;
 use crate::transport::Transport;
 

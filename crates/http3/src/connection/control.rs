@@ -8,9 +8,9 @@ use super::peer_streams::closed_critical_stream;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError};
 use crate::event::Event;
-use crate::exchange::MessageState;
 use crate::frame::{FrameHeader, FrameKind, decode_single_varint};
 use crate::frame_reader::{FrameItem, FrameReadError};
+use crate::message_state::MessageState;
 use crate::priority::{Priority, decode_priority_update};
 use crate::settings::Settings;
 use crate::transport::Transport;
@@ -146,6 +146,7 @@ impl Connection {
         )?;
         self.peer = Some(settings);
         self.events.push_back(Event::Settings(settings));
+        self.release_held_sessions();
         Ok(())
     }
 

@@ -10,7 +10,8 @@ use crate::count::Count;
 use crate::datagram;
 use crate::error::{Code, StreamError};
 use crate::event::Event;
-use crate::exchange::{MessageState, RequestKind};
+use crate::exchange::RequestKind;
+use crate::message_state::MessageState;
 use crate::transport::Transport;
 
 /// The error of sending an HTTP datagram.

@@ -13,8 +13,8 @@ use super::section::too_large;
 use crate::count::Count;
 use crate::error::{Code, ReceiveError, StreamError};
 use crate::event::Event;
-use crate::exchange::MessageState;
 use crate::frame_reader::FrameReadError;
+use crate::message_state::MessageState;
 use crate::receive_half::{Ending, ReceiveHalf};
 use crate::transport::Transport;
 

@@ -66,7 +66,10 @@ impl Connection {
             QuicEvent::Connected => self.start(quic),
             QuicEvent::Stream(event) => self.on_stream_event(quic, *event),
             QuicEvent::DatagramReceived => self.events.push_back(Event::DatagramReceived),
-            QuicEvent::Closed(_) => self.end(),
+            QuicEvent::Closed(_) => {
+                self.read_last_capsules(quic);
+                self.end();
+            }
             // The transport sends the data again, under the initial settings (RFC 9114 §7.2.4.2).
             QuicEvent::ZeroRttRejected => self.use_remembered = false,
             // Paths and the confirmation of the handshake concern only the transport.
@@ -288,6 +291,7 @@ impl Connection {
         if exchange.send_buffer.take_writable() {
             self.events.push_back(Event::Writable(id));
         }
+        self.check_session_flow(id);
         self.retire(id);
     }
 

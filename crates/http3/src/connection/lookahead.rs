@@ -7,7 +7,7 @@ use super::receive::{StreamItem, truncated};
 use super::section::too_large;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
-use crate::exchange::MessageState;
+use crate::message_state::MessageState;
 use crate::receive_half::Ending;
 use crate::transport::Transport;
 

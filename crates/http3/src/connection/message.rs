@@ -7,8 +7,9 @@ use super::Connection;
 use crate::count::Count;
 use crate::error::{Code, ReceiveError, StreamError};
 use crate::event::Event;
-use crate::exchange::{MessageEvent, RequestKind, has_body};
+use crate::exchange::{RequestKind, has_body};
 use crate::head::{Request, Response, find_field};
+use crate::message_state::MessageEvent;
 use crate::priority::Priority;
 use crate::progress::Progress;
 use crate::qpack::Field;
@@ -82,11 +83,12 @@ impl Connection {
             .useless_frames
             .refund(UPDATES_PER_REQUEST, burst);
         self.timers.on_activity();
-        self.events.push_back(Event::Request {
+        let arrived = Event::Request {
             stream,
             request,
             end: ending == Some(Ending::End),
-        });
+        };
+        self.announce(stream, arrived);
         self.release_early_datagrams(stream);
         self.retire(stream);
         Ok(())
@@ -121,7 +123,7 @@ impl Connection {
             receiving.expect(kind.content_len(&response, length));
         }
         receiving.step(step);
-        self.on_session_answer(stream, response.status);
+        self.on_session_answer(quic, stream, response.status);
         self.look_ahead(quic, stream)?;
         let ending = self.take_ending(stream)?;
         self.events.push_back(Event::Response {

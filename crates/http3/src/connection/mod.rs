@@ -9,7 +9,7 @@
 //! send          sending messages
 //! close         resets, stops, GOAWAY, connection errors
 //! datagrams     HTTP datagrams
-//! sessions      WebTransport sessions; session_streams: their streams
+//! sessions      WebTransport sessions; session_streams: their streams; session_flow: their limits
 //! deadlines     the deadlines of a server
 //! ```
 //!
@@ -32,6 +32,7 @@ mod peer_streams;
 mod receive;
 mod section;
 mod send;
+mod session_flow;
 mod session_streams;
 mod sessions;
 
@@ -56,7 +57,7 @@ use crate::qpack::{Decoder, Encoder};
 use crate::send_buffer::SendBuffer;
 use crate::settings::Settings;
 use crate::timeouts::Timeouts;
-use crate::webtransport::WebTransport;
+use crate::webtransport::{SessionLimits, WebTransport};
 
 use discard::DiscardedRequest;
 
@@ -84,6 +85,11 @@ pub struct Config {
     /// off. Needs `datagrams`, and `extended_connect` on a server. 0, because the application has to
     /// handle them.
     pub webtransport_sessions: u16,
+    /// Limits of each WebTransport session, which apply if the peer announces some too
+    /// (draft-ietf-webtrans-http3-16 §5). 512 KiB of data and 100 streams of each directionality:
+    /// half of what the transport allows at first, and like it the window for data grows with the
+    /// reader's rate. All 0 means no flow control by session.
+    pub session_limits: SessionLimits,
     /// Whether to send reserved settings, frames and streams, which the peer must ignore (RFC 9114
     /// §7.2.8). On, so that peers stay able to.
     pub grease: bool,
@@ -104,6 +110,11 @@ impl Default for Config {
             extended_connect: false,
             datagrams: false,
             webtransport_sessions: 0,
+            session_limits: SessionLimits {
+                data: 512 << 10,
+                bidi_streams: 100,
+                uni_streams: 100,
+            },
             grease: true,
             remembered_settings: None,
         }
@@ -121,6 +132,10 @@ impl Config {
             enable_connect_protocol: self.extended_connect && role == Role::Server,
             h3_datagram: self.datagrams,
             webtransport_sessions: self.webtransport_sessions,
+            session_limits: match self.webtransport_sessions {
+                0 => SessionLimits::default(),
+                _ => self.session_limits,
+            },
         }
     }
 }
@@ -185,6 +200,8 @@ struct Lingering {
     early_datagrams: EarlyDatagrams,
     /// Priorities of requests that have not arrived yet.
     early_priorities: Vec<(StreamId, Priority)>,
+    /// Requests for WebTransport sessions that wait for the client's SETTINGS.
+    held_sessions: Vec<Event>,
     /// Requests whose remaining data is read and discarded (server).
     discarding: FxHashMap<StreamId, DiscardedRequest>,
     /// Streams that were sent completely and wait only for the acknowledgment.
@@ -386,6 +403,7 @@ impl Lingering {
                 .sum::<usize>()
             + memory::hash_table(&self.unacknowledged)
             + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
+            + self.held_sessions.capacity() * size_of::<Event>()
             + self.early_datagrams.memory()
     }
 }

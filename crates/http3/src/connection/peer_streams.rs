@@ -6,8 +6,8 @@ use clearway_quic::stream::{ReadError, StreamId};
 
 use super::Connection;
 use crate::error::{Code, ConnectionError};
-use crate::exchange::MessageState;
 use crate::frame_reader::FrameReader;
+use crate::message_state::MessageState;
 use crate::qpack::QpackError;
 use crate::stream_kind::{StreamKind, UntypedStream};
 use crate::transport::Transport;

@@ -8,8 +8,8 @@ use super::Connection;
 use super::receive::StreamItem;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
-use crate::exchange::MessageState;
 use crate::head::Response;
+use crate::message_state::MessageState;
 use crate::qpack::Decoded;
 use crate::transport::Transport;
 

@@ -10,9 +10,10 @@ use clearway_quic::stream::{Directionality, StreamId, WriteError};
 use super::Connection;
 use crate::count::Count;
 use crate::error::{Code, SendError, StreamError};
-use crate::exchange::{Exchange, MessageEvent, MessageState, RequestKind};
+use crate::exchange::{Exchange, RequestKind};
 use crate::frame::{FrameHeader, FrameKind, HEADER_ROOM, write_header_before};
 use crate::head::{Request, Response, field_refs, section_size};
+use crate::message_state::{MessageEvent, MessageState};
 use crate::priority::{Priority, encode_priority_update};
 use crate::qpack::{Field, FieldRef};
 use crate::stream_kind::StreamKind;
@@ -75,7 +76,7 @@ impl Connection {
         response: &Response,
         end: bool,
     ) -> Result<(), SendError> {
-        self.begin_response(id, response, end.then_some(0))?;
+        self.begin_response(quic, id, response, end.then_some(0))?;
         let mut digits = [0; 3];
         self.send_section(quic, id, response.section(&mut digits), None, end)
     }
@@ -92,7 +93,7 @@ impl Connection {
         response: &Response,
         body: Bytes,
     ) -> Result<(), SendError> {
-        self.begin_response(id, response, Some(body.len() as u64))?;
+        self.begin_response(quic, id, response, Some(body.len() as u64))?;
         let mut digits = [0; 3];
         let section = response.section(&mut digits);
         self.send_section(quic, id, section, Some(body), true)
@@ -261,8 +262,9 @@ impl Connection {
 
     /// Checks a final response and starts it. `whole` is the length of the body if nothing else
     /// follows.
-    fn begin_response(
+    fn begin_response<T: Transport>(
         &mut self,
+        quic: &mut T,
         id: StreamId,
         response: &Response,
         whole: Option<u64>,
@@ -288,7 +290,7 @@ impl Connection {
         exchange.expect_to_send(content);
         let misuse = "the final response was already sent";
         self.advance_sending(id, kind.response_event(response), misuse)?;
-        self.on_session_answer(id, response.status);
+        self.on_session_answer(quic, id, response.status);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::Connection;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError};
 use crate::event::Event;
-use crate::exchange::MessageState;
+use crate::message_state::MessageState;
 use crate::transport::Transport;
 use crate::webtransport::{
     BIDI_STREAM, IncomingStream, SessionState, StreamHeader, StreamHeaderReader, UNI_STREAM,
@@ -132,7 +132,7 @@ impl Connection {
         }
         let session = StreamId::from_wire(header.session);
         match self.stream_destination(quic, session) {
-            Ok(StreamDestination::Open) => self.deliver(session, stream),
+            Ok(StreamDestination::Open) => self.deliver(quic, session, stream),
             Ok(StreamDestination::Early) => self.keep_early(session, stream),
             Ok(StreamDestination::Gone) => {
                 self.reject_stream(stream.id, Code::WEBTRANSPORT_SESSION_GONE);
@@ -177,6 +177,9 @@ impl Connection {
         let most = usize::from(self.config.limits.max_early_session_streams);
         let webtransport = self.webtransport.get_or_insert_default();
         if webtransport.early.len() >= most {
+            if let Some(asked) = webtransport.sessions.get_mut(&session) {
+                asked.count_rejected(stream.id.directionality());
+            }
             let code = Code::WEBTRANSPORT_BUFFERED_STREAM_REJECTED;
             return self.reject_stream(stream.id, code);
         }
@@ -184,8 +187,16 @@ impl Connection {
     }
 
     /// Lets the application accept a stream.
-    pub(super) fn deliver(&mut self, session: StreamId, stream: IncomingStream) {
+    pub(super) fn deliver<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        session: StreamId,
+        stream: IncomingStream,
+    ) {
         let directionality = stream.id.directionality();
+        if !self.count_arrived_stream(quic, session, stream.id) {
+            return;
+        }
         let webtransport = self.webtransport.get_or_insert_default();
         webtransport.streams.insert(stream.id, session);
         if let Some(open) = webtransport.sessions.get_mut(&session) {
@@ -197,7 +208,7 @@ impl Connection {
         });
     }
 
-    fn reject_stream(&mut self, id: StreamId, code: Code) {
+    pub(super) fn reject_stream(&mut self, id: StreamId, code: Code) {
         self.counters.session_streams_rejected.count_one();
         let webtransport = self.webtransport.get_or_insert_default();
         webtransport.rejected.push((id, code));
@@ -227,6 +238,7 @@ impl Connection {
             }
             self.read_capsules(quic, id);
         }
+        self.flush_session_flow(quic);
         let Some(webtransport) = self.webtransport.as_deref_mut() else {
             return;
         };
@@ -250,7 +262,8 @@ impl Connection {
 
     /// Opens a stream of a session. Returns it with the rest of its header that the transport has
     /// not accepted, which has to be written first; it is empty almost always. Returns `None` if the
-    /// session is not open, or while the peer's limit on streams is reached.
+    /// session is not open, or while a limit of the peer on streams is reached, the connection's or the
+    /// session's.
     pub fn open_session_stream<T: Transport>(
         &mut self,
         quic: &mut T,
@@ -260,7 +273,11 @@ impl Connection {
         if !self.is_open() || !self.is_session_open(session) {
             return None;
         }
+        if !self.may_open_session_stream(quic, session, directionality) {
+            return None;
+        }
         let id = quic.open(directionality)?;
+        self.count_opened_stream(quic, session, id);
         let webtransport = self.webtransport.get_or_insert_default();
         webtransport.streams.insert(id, session);
         let mut header = Bytes::from(StreamHeader::new(directionality, session).encode());
@@ -276,8 +293,10 @@ impl Connection {
     /// Forgets a stream of a session, with which the application is done: it is not reset when the
     /// session ends.
     pub fn forget_session_stream(&mut self, id: StreamId) {
-        if let Some(webtransport) = self.webtransport.as_deref_mut() {
-            webtransport.streams.remove(&id);
+        let webtransport = self.webtransport.as_deref_mut();
+        let session = webtransport.and_then(|it| it.streams.remove(&id));
+        if let Some(session) = session {
+            self.count_closed_stream(session, id);
         }
     }
 }

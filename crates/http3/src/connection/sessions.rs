@@ -9,14 +9,15 @@ use crate::capsule::{Capsule, CapsuleReader};
 use crate::count::Count;
 use crate::error::{BodyError, Code, StreamError};
 use crate::event::Event;
-use crate::exchange::{Body, MessageEvent, MessageState};
+use crate::exchange::Body;
 use crate::frame::HEADER_ROOM;
 use crate::head::Request;
+use crate::message_state::{MessageEvent, MessageState};
 use crate::receive_half::{Ending, ReceiveHalf};
 use crate::transport::Transport;
 use crate::webtransport::{
     self, CLOSE_SESSION, CloseSession, DRAIN_SESSION, Session, SessionEnd, SessionState,
-    WebTransport,
+    WebTransport, is_flow_control,
 };
 
 impl Connection {
@@ -64,8 +65,18 @@ impl Connection {
             self.reject_early_streams(id, Code::WEBTRANSPORT_SESSION_GONE);
             return true;
         }
+        let most = match &self.peer {
+            // §5.1: there is one at most without flow control. Older drafts have no such rule.
+            Some(peer) if request.protocol == "webtransport-h3" => {
+                match peer.session_limits.is_enabled() && self.config.session_limits.is_enabled() {
+                    true => self.config.webtransport_sessions,
+                    false => 1,
+                }
+            }
+            Some(_) | None => self.config.webtransport_sessions,
+        };
         let webtransport = self.webtransport.get_or_insert_default();
-        if webtransport.open_sessions() >= self.config.webtransport_sessions.into() {
+        if webtransport.open_sessions() >= most.into() {
             self.reject_early_streams(id, Code::WEBTRANSPORT_SESSION_GONE);
             self.reject(quic, id);
             self.charge();
@@ -84,7 +95,12 @@ impl Connection {
     }
 
     /// A final response was sent or has arrived.
-    pub(super) fn on_session_answer(&mut self, id: StreamId, status: u16) {
+    pub(super) fn on_session_answer<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+        status: u16,
+    ) {
         let Some(webtransport) = self.webtransport.as_deref_mut() else {
             return;
         };
@@ -98,8 +114,10 @@ impl Connection {
         session.state = SessionState::Open(CapsuleReader::new(CloseSession::MAX_LEN));
         // Capsules may have come already.
         webtransport.answered.push(id);
-        for stream in webtransport.take_early(id) {
-            self.deliver(id, stream);
+        let early = webtransport.take_early(id);
+        self.begin_session_flow(quic, id);
+        for stream in early {
+            self.deliver(quic, id, stream);
         }
     }
 
@@ -128,14 +146,27 @@ impl Connection {
         }
     }
 
+    /// Reads what arrived for sessions together with the end of the connection: a close tells more than
+    /// that (§6).
+    pub(super) fn read_last_capsules<T: Transport>(&mut self, quic: &mut T) {
+        let sessions = self.webtransport.iter().flat_map(|it| it.sessions.keys());
+        let mut sessions: Vec<StreamId> = sessions.copied().collect();
+        // The order must not depend on that of a hash table.
+        sessions.sort_unstable();
+        for id in sessions {
+            self.read_capsules(quic, id);
+        }
+    }
+
     fn on_capsules<T: Transport>(&mut self, quic: &mut T, id: StreamId, mut data: Bytes) {
         while let Some(session) = self.session_mut(id) {
             let SessionState::Open(reader) = &mut session.state else {
                 break;
             };
             let before = reader.skipped();
+            let flow = session.flow.is_some();
             let next = reader.next(&mut data, |kind| {
-                kind == CLOSE_SESSION || kind == DRAIN_SESSION
+                kind == CLOSE_SESSION || kind == DRAIN_SESSION || flow && is_flow_control(kind)
             });
             let skipped = reader.skipped().saturating_sub(before);
             self.counters.skipped.count(skipped);
@@ -154,6 +185,9 @@ impl Connection {
     }
 
     fn on_capsule<T: Transport>(&mut self, quic: &mut T, id: StreamId, capsule: Capsule) {
+        if is_flow_control(capsule.kind) {
+            return self.on_flow_capsule(quic, id, &capsule);
+        }
         if capsule.kind == CLOSE_SESSION {
             return match CloseSession::decode(capsule.value) {
                 Ok(close) => self.on_session_closed(quic, id, SessionEnd::Closed(close)),
@@ -190,7 +224,12 @@ impl Connection {
         self.charge();
     }
 
-    fn fail_session<T: Transport>(&mut self, quic: &mut T, id: StreamId, error: StreamError) {
+    pub(super) fn fail_session<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+        error: StreamError,
+    ) {
         self.counters.malformed.count_one();
         self.end_session(id, SessionEnd::Failed(error));
         self.abandon(quic, id, error.code);
@@ -238,8 +277,14 @@ impl Connection {
         }
     }
 
-    /// Sends a capsule, or buffers it: there are two at most of each session.
-    fn send_capsule<T: Transport>(&mut self, quic: &mut T, id: StreamId, capsule: &Capsule) {
+    /// Sends a capsule, or buffers it: there are two at most of each session. Those of flow control
+    /// are sent only while none is buffered.
+    pub(super) fn send_capsule<T: Transport>(
+        &mut self,
+        quic: &mut T,
+        id: StreamId,
+        capsule: &Capsule,
+    ) {
         let exchange = self.requests.get(&id);
         if exchange.is_none_or(|it| it.sending.after(MessageEvent::Data).is_none()) {
             return;
@@ -273,6 +318,9 @@ impl Connection {
             *ended.incoming(directionality) = std::collections::VecDeque::new();
         }
         ended.state = SessionState::Ended;
+        if ended.flow.take().is_some() {
+            webtransport.flow_over.push(session);
+        }
         let streams = webtransport.take_streams(session);
         let gone = Code::WEBTRANSPORT_SESSION_GONE;
         (webtransport.rejected).extend(streams.iter().map(|&id| (id, gone)));
@@ -299,6 +347,7 @@ impl Connection {
             self.end_session(id, end);
             let webtransport: Option<&mut WebTransport> = self.webtransport.as_deref_mut();
             webtransport.map(|it| it.sessions.remove(&id));
+            self.drop_held_session(id);
         }
     }
 }

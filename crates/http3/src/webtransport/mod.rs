@@ -8,10 +8,12 @@
 //! | `code` | error codes of streams |
 //! | `capsule` | the capsules that close and drain a session |
 //! | `stream` | the header of a stream |
+//! | `flow` | flow control of a session |
 //! | `session` | sessions of a connection, and streams that wait for theirs |
 
 mod capsule;
 mod code;
+mod flow;
 mod session;
 mod stream;
 
@@ -19,6 +21,11 @@ use crate::head::Request;
 
 pub use self::capsule::{CLOSE_SESSION, CloseSession, DRAIN_SESSION, MAX_REASON};
 pub use self::code::{code_from_wire, code_to_wire};
+pub use self::flow::{
+    DATA_BLOCKED, MAX_DATA, MAX_STREAMS_BIDI, MAX_STREAMS_UNI, STREAMS_BLOCKED_BIDI,
+    STREAMS_BLOCKED_UNI, SessionLimits,
+};
+pub(crate) use self::flow::{FlowUpdate, SessionFlow, is_flow_control};
 pub use self::session::SessionEnd;
 pub(crate) use self::session::{Session, SessionState, WebTransport};
 pub use self::stream::{BIDI_STREAM, IncomingStream, StreamHeader, StreamHeaderReader, UNI_STREAM};

@@ -6,6 +6,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use rustc_hash::FxHashMap;
 
 use super::capsule::CloseSession;
+use super::flow::SessionFlow;
 use super::stream::{IncomingStream, StreamHeaderReader};
 use crate::capsule::CapsuleReader;
 use crate::error::{Code, StreamError};
@@ -42,6 +43,10 @@ pub(crate) enum SessionState {
 pub(crate) struct Session {
     pub(crate) state: SessionState,
     pub(crate) draining: bool,
+    /// Its flow control, if both ends want it and it was accepted.
+    pub(crate) flow: Option<Box<SessionFlow>>,
+    /// How many of its streams were rejected before, bidirectional and unidirectional ones.
+    pub(crate) rejected: [u64; 2],
     /// Streams of the peer that the application has not accepted.
     uni: VecDeque<IncomingStream>,
     bidi: VecDeque<IncomingStream>,
@@ -52,9 +57,21 @@ impl Session {
         Self {
             state: SessionState::Requested,
             draining: false,
+            flow: None,
+            rejected: [0; 2],
             uni: VecDeque::new(),
             bidi: VecDeque::new(),
         }
+    }
+
+    /// A stream was rejected before the session was accepted.
+    pub(crate) fn count_rejected(&mut self, directionality: Directionality) {
+        let [bidi, uni] = &mut self.rejected;
+        let counter = match directionality {
+            Directionality::Bidirectional => bidi,
+            Directionality::Unidirectional => uni,
+        };
+        *counter = counter.saturating_add(1);
     }
 
     pub(crate) fn incoming(
@@ -81,6 +98,10 @@ pub(crate) struct WebTransport {
     pub(crate) headers: Vec<(StreamId, StreamHeaderReader)>,
     /// Sessions that were accepted, whose capsules the next flush reads.
     pub(crate) answered: Vec<StreamId>,
+    /// Sessions of which the next flush looks at the limits.
+    pub(crate) flow_due: Vec<StreamId>,
+    /// Sessions with flow control that have ended, until the next flush.
+    pub(crate) flow_over: Vec<StreamId>,
     /// Streams that the next flush resets, with the code.
     pub(crate) rejected: Vec<(StreamId, Code)>,
 }
@@ -119,8 +140,12 @@ impl WebTransport {
     #[expect(clippy::arithmetic_side_effects, reason = "sums of sizes in memory")]
     pub(crate) fn memory(&self) -> usize {
         let queues = |session: &Session| {
+            let flow = session
+                .flow
+                .as_ref()
+                .map_or(0, |_| size_of::<SessionFlow>());
             let waiting = session.uni.iter().chain(&session.bidi);
-            (session.uni.capacity() + session.bidi.capacity()) * size_of::<IncomingStream>()
+            flow + (session.uni.capacity() + session.bidi.capacity()) * size_of::<IncomingStream>()
                 + waiting.map(|stream| stream.buffered.len()).sum::<usize>()
         };
         let early = self.early.iter().map(|(_, stream)| stream.buffered.len());
@@ -131,6 +156,7 @@ impl WebTransport {
             + self.early.capacity() * size_of::<(StreamId, IncomingStream)>()
             + early.sum::<usize>()
             + self.headers.capacity() * size_of::<(StreamId, StreamHeaderReader)>()
+            + (self.flow_due.capacity() + self.flow_over.capacity()) * size_of::<StreamId>()
             + self.rejected.capacity() * size_of::<(StreamId, Code)>()
     }
 }

@@ -6,6 +6,7 @@ mod plan;
 mod pool;
 mod row;
 mod shard;
+mod starved;
 
 pub use judge::{Group, Shortfall, judge};
 pub use one::{After, RunObservers, run_case};

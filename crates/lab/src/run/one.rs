@@ -10,6 +10,7 @@ use clearway_quic::event::Observer;
 use clearway_recovery::congestion::Algorithm;
 use clearway_trace::{Detector, Detectors, Finding, Profile, Recorder, Severity, Shared};
 
+use super::starved::starved;
 use crate::app::{Client, Log, Record, Server};
 use crate::measure::{Bulk, FlowOutcome, Outcome, Sample, capacity_bits};
 use crate::scenario::{Case, Flow};
@@ -56,6 +57,7 @@ struct RunningFlow {
 pub fn run_case(case: &Case, seed: u64, extras: RunObservers) -> Outcome {
     let mut world = World::new(&case.network, seed);
     let under_test = extras.stack.as_ref().map(|stack| stack.name());
+    let detect = extras.detect;
     let mut lives: Vec<RunningFlow> = case
         .flows
         .iter()
@@ -97,6 +99,9 @@ pub fn run_case(case: &Case, seed: u64, extras: RunObservers) -> Outcome {
     violations.extend(world.unbalanced());
     let mut outcome = conclude(case, seed, &world, lives, finished, violations);
     outcome.findings.extend(stuck);
+    if detect {
+        outcome.findings.extend(starved(&outcome));
+    }
     outcome.queue = queue;
     outcome.queue_delay = queue_delay;
     if let Some(under_test) = under_test {

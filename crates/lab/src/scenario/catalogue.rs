@@ -61,6 +61,9 @@ const FILES: &[(&str, &str)] = files! {
     "46_late_packets.toml"
     "47_unordered_jitter.toml"
     "48_deep_slow.toml"
+    "49_marked_by_step.toml"
+    "50_long_path.toml"
+    "51_classic_marks.toml"
 };
 
 /// All scenarios, in the order of their numbers.

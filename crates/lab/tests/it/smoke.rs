@@ -257,3 +257,37 @@ fn stack_without_http3_rejects_http3_runs() {
     let run = run_case(&case, 1, extras);
     assert_eq!(run.violations, ["rival/fixed does not support h3"]);
 }
+
+/// A neighbour whose window never falls keeps the queue full.
+#[test]
+fn flow_beside_one_that_never_slows_down_is_found_starved() {
+    let text = r#"
+name = "hog"
+duration = "34s"
+[network]
+rtt = "20ms"
+both = "rate=3M queue=20"
+[[flows]]
+traffic = "download"
+[[flows]]
+traffic = "download"
+controller = "NEIGHBOUR"
+"#;
+    let starved = |neighbour: &str| {
+        let text = text.replace("NEIGHBOUR", neighbour);
+        let scenario = Scenario::parse("hog", &text).unwrap();
+        let case = &scenario.cases(Size::Full, "cubic").unwrap()[0];
+        let observers = RunObservers {
+            detect: true,
+            ..RunObservers::default()
+        };
+        let run = run_case(case, 1, observers);
+        let starved = |found: &&(usize, clearway_trace::Finding)| {
+            found.1.detector == clearway_trace::Detector::FlowStarved
+        };
+        let flows = run.findings.iter().filter(starved);
+        flows.map(|(flow, _)| *flow).collect::<Vec<_>>()
+    };
+    assert_eq!(starved("fixed:150000"), [0]);
+    assert_eq!(starved("cubic"), Vec::<usize>::new());
+}

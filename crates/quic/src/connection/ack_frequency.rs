@@ -1,9 +1,9 @@
 //! How often the peer is asked to acknowledge (draft-ietf-quic-ack-frequency).
 //!
-//! A small window needs an ACK for every second packet, or growth stalls; a controller that
-//! reacts to marks at a threshold of one packet needs one for every packet. A large window
-//! works as well with an ACK for every 32nd part of it, at a fraction of the cost to both
-//! ends.
+//! The controller says how many ACKs it needs (`AcksNeeded`). A small window needs an ACK for
+//! every second packet, or growth stalls; a controller that reacts to marks at a threshold of
+//! one packet needs one for every packet. A large window works as well with an ACK for every
+//! 32nd part of it, at a fraction of the cost to both ends.
 //!
 //! On a path with a queue, four ACKs per window are enough. If the ACKs themselves fill a
 //! narrow return path, their rate limits the window, and fewer ACKs are the only way to a
@@ -12,16 +12,12 @@
 use core::time::Duration;
 
 use clearway_recovery::PathRecovery;
+use clearway_recovery::controller::AcksNeeded;
 use clearway_recovery::rtt::Rtt;
 
+use super::control::push;
 use super::peer_parameters::PeerParameters;
-use crate::wire::Frame;
-
-/// ACKs requested per window.
-const ACKS_PER_WINDOW: u64 = 32;
-
-/// The same on a path with a queue.
-const ACKS_PER_QUEUED_WINDOW: u64 = 4;
+use crate::wire::{Frame, Writer};
 
 /// Quarters of the minimum RTT above which a path counts as having a queue …
 const QUEUED_ABOVE: u32 = 8;
@@ -29,6 +25,27 @@ const QUEUED_ABOVE: u32 = 8;
 /// … and below which it no longer does. The two differ because fewer ACKs shrink their own
 /// queue.
 const QUEUED_BELOW: u32 = 5;
+
+/// When the peer is asked to acknowledge a packet at once (IMMEDIATE_ACK), whatever else it was
+/// asked for. Not sent again if it is lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ImmediateAck {
+    due: bool,
+}
+
+impl ImmediateAck {
+    /// Handles a probe timeout: the probes find out what arrived, as soon as possible.
+    pub(super) const fn on_pto(&mut self) {
+        self.due = true;
+    }
+
+    /// Writes the frame if it is due and fits. Returns whether it was written.
+    pub(super) fn fill(&mut self, w: &mut Writer<'_>) -> bool {
+        let written = self.due && push(w, &Frame::ImmediateAck);
+        self.due &= !written;
+        written
+    }
+}
 
 /// Most ack-eliciting packets that may remain without an ACK.
 const MAX_THRESHOLD: u64 = 32;
@@ -90,16 +107,21 @@ impl AckFrequencyRequest {
     ) -> Option<Self> {
         let (min, usual) = (peer.min_ack_delay()?, peer.max_ack_delay());
         let packets = path.window().checked_div(path.mds()).unwrap_or(0);
-        let every = path.needs_ack_per_packet();
-        // A controller that keeps the queue short by marks does not fill it with ACKs.
-        let queued = !every && is_queued(path.rtt(), last.is_some_and(|request| request.queued));
-        let packets_an_ack = if queued {
-            packets / ACKS_PER_QUEUED_WINDOW
-        } else {
-            packets / ACKS_PER_WINDOW
+        let was_queued = last.is_some_and(|request| request.queued);
+        let (queued, threshold) = match path.acks_needed() {
+            // A controller that keeps the queue short by marks does not fill it with ACKs.
+            AcksNeeded::EveryPacket => (false, 0),
+            AcksNeeded::PerWindow(needed) => {
+                let queued = is_queued(path.rtt(), was_queued);
+                let least = AcksNeeded::LEAST_PER_WINDOW;
+                let acks = if queued { least } else { needed.max(least) };
+                let packets_an_ack = packets.checked_div(acks).unwrap_or(0);
+                (
+                    queued,
+                    packets_an_ack.clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD),
+                )
+            }
         };
-        let least = if every { 0 } else { DEFAULT_THRESHOLD };
-        let threshold = packets_an_ack.clamp(least, MAX_THRESHOLD);
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold.into());
         if threshold == before || threshold / 2 < before && before / 2 < threshold {
             return None;

@@ -11,8 +11,11 @@ use super::state::{HandshakeState, LifecycleState};
 use super::{Connection, Event, UpdateKeysError};
 use crate::datagram::SendDatagramError;
 use crate::error::ConnectionError;
-use crate::stream::{Directionality, Priority, ReadError, SendProgress, StreamId, WriteError};
-use crate::wire::TransportParameters;
+use crate::stream::{
+    Directionality, GroupAccount, GroupMarks, Priority, ReadError, SendProgress, StreamId,
+    WriteError,
+};
+use crate::wire::{TransportParameters, Version};
 use crate::{Instant, Role};
 
 impl Connection {
@@ -49,6 +52,13 @@ impl Connection {
         matches!(self.lifecycle.state, LifecycleState::Drained)
     }
 
+    /// Returns the QUIC version of the connection. A server may change it until it has answered the
+    /// client's first flight, so it is final once the handshake is complete.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.tls.versions.current()
+    }
+
     /// Returns the peer's address on the active path.
     #[must_use]
     pub fn remote_address(&self) -> SocketAddr {
@@ -73,8 +83,8 @@ impl Connection {
         Some(&self.tls.summary.peer_certificates[..]).filter(|chain| !chain.is_empty())
     }
 
-    /// Returns the peer's transport parameters once they have arrived. Each call decodes
-    /// them again.
+    /// Returns the peer's transport parameters once they have arrived, without the
+    /// `version_information`, which is checked when it arrives. Each call decodes them again.
     #[must_use]
     pub fn peer_transport_parameters(&self) -> Option<TransportParameters> {
         self.tls.peer_parameters(self.role)
@@ -215,6 +225,21 @@ impl Connection {
         self.frames.streams.reset(id, code)
     }
 
+    /// Does the same, but still delivers the first `reliable_size` bytes of what was written
+    /// (RESET_STREAM_AT, draft-ietf-quic-reliable-stream-reset §5). A peer without the extension
+    /// is sent RESET_STREAM.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn reset_at(
+        &mut self,
+        id: StreamId,
+        code: u64,
+        reliable_size: u64,
+    ) -> Result<(), WriteError> {
+        self.frames.streams.reset_at(id, code, reliable_size)
+    }
+
     /// Abandons receiving (STOP_SENDING). Codes are limited as in [`reset`](Self::reset).
     ///
     /// # Errors
@@ -258,6 +283,49 @@ impl Connection {
         self.frames.streams.peek(id)
     }
 
+    /// Begins a group of streams with a limit of its own on what is written, in bytes. `marks` say
+    /// when [`next_group_news`](Self::next_group_news) returns it.
+    pub fn open_group(&mut self, group: StreamId, limit: u64, marks: GroupMarks) {
+        self.frames.streams.open_group(group, limit, marks);
+    }
+
+    /// Adds a stream to a group. Its first `header` bytes, written by who opened it, do not count.
+    pub fn join_group(&mut self, id: StreamId, group: StreamId, header: u64) {
+        self.frames.streams.join_group(id, group, header);
+    }
+
+    /// Ends a group: its streams are limited no more.
+    pub fn close_group(&mut self, group: StreamId) {
+        self.frames.streams.close_group(group);
+    }
+
+    /// Returns the account of a group.
+    #[must_use]
+    pub fn group_account(&self, group: StreamId) -> Option<GroupAccount> {
+        self.frames.streams.group_account(group)
+    }
+
+    /// Raises the limit on what is written on the streams of a group, in bytes.
+    pub fn raise_group_limit(&mut self, group: StreamId, limit: u64) {
+        self.frames.streams.raise_group_limit(group, limit);
+    }
+
+    /// Sets when a group is reported.
+    pub fn set_group_marks(&mut self, group: StreamId, marks: GroupMarks) {
+        self.frames.streams.set_group_marks(group, marks);
+    }
+
+    /// Returns a group that has passed its marks, or whose writers wait for its limit.
+    pub fn next_group_news(&mut self) -> Option<StreamId> {
+        self.frames.streams.next_group_news()
+    }
+
+    /// Returns the receive window of the connection, in bytes, which grows with the reader's rate.
+    #[must_use]
+    pub fn receive_window(&self) -> u64 {
+        self.frames.streams.receive_window()
+    }
+
     /// Sets the priority of a stream among the streams to send. Does nothing if the stream
     /// is over.
     pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
@@ -298,6 +366,9 @@ impl Connection {
     /// anyway.
     #[must_use]
     pub fn is_transmit_due(&self) -> bool {
+        if self.frames.streams.has_group_news() {
+            return true;
+        }
         match self.network.limit() {
             Limit::Amplification | Limit::Congestion | Limit::Pacing | Limit::Scheduling => false,
             Limit::Handshake

@@ -10,6 +10,7 @@ use crate::bucket::Rate;
 use crate::path::ecn::Mark;
 use crate::path::mtu::{DEFAULT_MAX_MTU, MAX_SIZE};
 use crate::stream;
+use crate::wire::VersionPreference;
 
 /// Transport settings of a connection. The defaults suit most uses.
 #[derive(Clone, Debug)]
@@ -94,6 +95,19 @@ pub struct Config {
     /// at random, which keeps the extension points usable (RFC 9287, RFC 9000 §18.1). On by
     /// default.
     pub grease: bool,
+    /// The QUIC versions that this end speaks, most preferred first.
+    ///
+    /// A client begins with version 1 if that is in the list (RFC 9368 §2.5), or with the version of
+    /// a stored session ticket, names all versions in its first flight, and follows the server to
+    /// another one. A server switches a client
+    /// to the first of its versions that the client has available (RFC 9368 §2.3), and answers a
+    /// first flight of a version that is not in the list with Version Negotiation.
+    ///
+    /// Version 1, then version 2 (RFC 9369) by default: all peers speak version 1, and version 2
+    /// has the same features, so that a switch costs some key derivations without a gain on most
+    /// networks. Put version 2 first to keep middleboxes from relying on version 1, and use
+    /// [`VersionPreference::V1_ONLY`] to announce nothing.
+    pub versions: VersionPreference,
     /// Initiate a key update after this many packets in one key phase. `None` by default:
     /// only at the limits of RFC 9001 §6.6, which apply in any case.
     pub key_update_after: Option<u64>,
@@ -153,6 +167,7 @@ impl Default for Config {
                 per_second: 4_000,
             },
             grease: true,
+            versions: VersionPreference::default(),
             key_update_after: None,
             #[cfg(feature = "specimens")]
             specimen: None,

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::ack_frequency::AckFrequencyRequest;
+use super::ack_frequency::{AckFrequencyRequest, ImmediateAck};
 use super::sent_frame::SentFrame;
 use crate::Instant;
 use crate::crypto::TokenIssuer;
 use crate::rng::Rng;
-use crate::wire::{Frame, Writer};
+use crate::wire::{Frame, Version, Writer};
 
 /// Control frames of the connection itself that wait to be sent.
 #[derive(Debug, Default)]
@@ -25,6 +25,7 @@ pub(crate) struct Control {
     pub(crate) new_token_due: bool,
     pub(crate) ack_frequency: Option<AckFrequencyRequest>,
     pub(crate) ack_frequency_due: bool,
+    pub(crate) immediate_ack: ImmediateAck,
 }
 
 impl Control {
@@ -61,6 +62,21 @@ impl Control {
         {
             self.new_token = Some(Box::new(tokens.issue(now, ip, rng)));
             self.new_token_due = true;
+        }
+    }
+
+    /// Replaces the first token, which is not sent yet, by one for `version`, which the server has
+    /// chosen (RFC 9369 §5).
+    pub(super) fn reissue_token(
+        &mut self,
+        now: Instant,
+        version: Version,
+        ip: IpAddr,
+        rng: &mut Rng,
+    ) {
+        if let Some(tokens) = &mut self.tokens {
+            *tokens = tokens.for_version(version);
+            self.new_token = Some(Box::new(tokens.issue(now, ip, rng)));
         }
     }
 

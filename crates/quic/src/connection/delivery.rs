@@ -9,7 +9,6 @@ use super::keyring::space_of;
 use super::network::{Context, Network};
 use super::peer_parameters::PeerParameters;
 use super::sent_frame::SentFrames;
-use super::state::HandshakeState;
 use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
@@ -159,10 +158,7 @@ impl Network {
     fn on_window_change(&mut self, cx: &mut Context<'_>) {
         let path = self.active_recovery();
         cx.frames.streams.set_send_window_hint(path.window());
-        if cx.config.ack_frequency
-            && cx.handshake == HandshakeState::Confirmed
-            && let Some(peer) = cx.peer
-        {
+        if let Some(peer) = cx.peer_with_ack_frequency() {
             let last = cx.frames.control.ack_frequency;
             if let Some(request) = AckFrequencyRequest::after(last, peer, path) {
                 let longest = request.longest_ack_delay(peer);
@@ -183,6 +179,7 @@ impl Network {
         let active = self.paths.active_mut();
         let (id, change) = (active.id, active.mtu.on_pto(now, count));
         self.on_mtu_change(now, id, change, cx.reports);
+        let can_ask = cx.peer_with_ack_frequency().is_some();
         let frames = &mut *cx.frames;
         frames.spaces.get_mut(space).probes = 2;
         // Initial and Handshake are coalesced, so a probe of one carries the
@@ -198,6 +195,9 @@ impl Network {
             }
         }
         if space == Space::Data {
+            if can_ask {
+                frames.control.immediate_ack.on_pto();
+            }
             for (_, content) in self.recovery.unacked(space).take(2) {
                 for frame in content {
                     frames.on_lost(space, frame, &mut cx.reports.counters);

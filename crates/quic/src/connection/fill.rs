@@ -143,6 +143,7 @@ impl PacketWriter<'_> {
     fn fill_data(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         if draft.kind == PacketKind::OneRtt {
             let control = &mut self.frames.control;
+            draft.ack_eliciting |= control.immediate_ack.fill(w);
             control.fill(w, |frame| draft.push(frame));
             self.fill_cids(draft, w);
         }

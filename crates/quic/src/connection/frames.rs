@@ -48,6 +48,15 @@ impl Connection {
                 code,
                 final_size,
             } => self.frames.streams.on_reset_stream(id, code, final_size),
+            Frame::ResetStreamAt {
+                id,
+                code,
+                final_size,
+                reliable_size,
+            } => {
+                let streams = &mut self.frames.streams;
+                streams.on_reset_stream_at(id, code, final_size, reliable_size)
+            }
             Frame::StopSending { id, code } => self.frames.streams.on_stop_sending(id, code),
             Frame::MaxData(limit) => {
                 self.frames.streams.on_max_data(limit);

@@ -13,11 +13,10 @@ use crate::cid::ConnectionId;
 use crate::count::Count;
 use crate::crypto::initial_keys;
 use crate::crypto::retry::retry_is_genuine;
-use crate::error::ConnectionError;
 use crate::error::{Code, TransportError};
 use crate::event::{ConnectionState, DropReason, TraceEvent};
 use crate::wire::retry::MAX_TOKEN_LEN;
-use crate::wire::{PartialHeader, Reader, TransportParameters, Version};
+use crate::wire::{TransportParameters, Version};
 use crate::{Instant, Role};
 
 /// TLS alert (RFC 8446 §6).
@@ -34,8 +33,14 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let crypto = &mut self.frames.spaces.get_mut(space).crypto;
         crypto.on_frame(space, offset, data)?;
+        if space == Space::Initial {
+            self.settle_version();
+        }
         while let Some(bytes) = self.frames.spaces.get_mut(space).crypto.read() {
-            self.tls.read(space, &bytes)?;
+            let before = self.tls.versions.current();
+            let result = self.tls.read(space, &bytes);
+            self.apply_chosen_version(now, before);
+            result?;
             self.drive_tls(now)?;
         }
         Ok(())
@@ -99,10 +104,11 @@ impl Connection {
 
     /// Applies the peer's transport parameters once TLS has them (RFC 9000 §7.4).
     fn apply_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
-        let Some(peer) = self.tls.take_peer_parameters(self.role)? else {
+        let Some(mut peer) = self.tls.take_peer_parameters(self.role)? else {
             return Ok(());
         };
         self.frames.streams.set_peer_limits(limits_of(&peer));
+        (self.frames.streams).set_reliable_resets(peer.reset_stream_at);
         if let Some(token) = peer.stateless_reset_token {
             self.frames.remote_cids.set_first_reset_token(token);
         }
@@ -125,6 +131,8 @@ impl Connection {
             .datagrams_out
             .set_peer_limit(peer.max_datagram_frame_size);
         let max_payload = peer.max_udp_payload_size;
+        // It has been checked, and every byte that is kept is one for each connection.
+        peer.version_information = None;
         self.tls.peer = Some(PeerParameters::new(&peer));
         self.network.paths.set_peer_limit(max_payload);
         self.trace_peer_parameters(now);
@@ -256,6 +264,8 @@ impl Connection {
     pub(super) fn on_server_cid(&mut self, scid: ConnectionId) {
         if self.tls.peer_cid.is_none() {
             self.tls.peer_cid = Some(scid);
+            // A Version Negotiation packet is too late now.
+            self.tls.start = None;
             self.frames.remote_cids.replace_first(scid);
         }
     }
@@ -266,10 +276,13 @@ impl Connection {
         &mut self,
         now: Instant,
         packet: &[u8],
+        version: Version,
         scid: ConnectionId,
         token: &[u8],
     ) -> Result<(), DropReason> {
         if !self.is_client()
+            // RFC 9369 §4.1.
+            || version != self.tls.versions.original()
             || self.tls.retry_scid.is_some()
             || self.tls.peer_cid.is_some()
             || token.is_empty()
@@ -290,40 +303,15 @@ impl Connection {
         self.tls.retry_scid = Some(scid);
         self.tls.token = token.to_vec();
         self.frames.remote_cids.replace_first(scid);
-        self.keys.initial = Some(Box::new(initial_keys(&scid, Role::Client)));
+        self.tls.start = None;
+        self.keys
+            .set_initial(initial_keys(version, &scid, Role::Client));
         let (network, mut cx, outcome) = self.network_parts(now);
         network.abandon_packets(&mut cx, outcome, |recovery, out| {
             recovery.on_retry(now, out);
         });
         let space = self.frames.spaces.get_mut(Space::Initial);
         space.crypto.resend_all();
-        Ok(())
-    }
-
-    /// Handles a Version Negotiation packet (RFC 9000 §6.2).
-    pub(super) fn on_version_negotiation(
-        &mut self,
-        now: Instant,
-        header: &PartialHeader,
-        packet: &[u8],
-        versions: &[u8],
-    ) -> Result<(), DropReason> {
-        // RFC 8999 §6: it repeats both connection IDs, which shows that its sender saw our
-        // packet.
-        let echoes = *header.dcid.of(packet) == *self.tls.local_cid
-            && *header.scid.of(packet) == *self.tls.original_dcid;
-        let mut offered = Reader::new(versions);
-        let ours = core::iter::from_fn(|| offered.u32())
-            .any(|version| Version(version) == self.tls.version);
-        if !self.is_client()
-            || !echoes
-            || self.tls.peer_cid.is_some()
-            || self.tls.retry_scid.is_some()
-            || ours
-        {
-            return Err(DropReason::Unexpected);
-        }
-        self.end_silently(now, ConnectionError::VersionMismatch);
         Ok(())
     }
 }

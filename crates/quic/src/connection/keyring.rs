@@ -6,7 +6,7 @@ use core::ops::Range;
 use clearway_recovery::Space;
 
 use super::state::HandshakeState;
-use crate::crypto::{Direction, Keys, OneRttKeys};
+use crate::crypto::{Direction, InitialKeys, Keys, OneRttKeys};
 use crate::error::{Code, TransportError};
 use crate::wire::PacketKind;
 use crate::wire::header::UnprotectedHeader;
@@ -16,7 +16,7 @@ use crate::{Instant, Role};
 #[derive(Debug)]
 pub(crate) struct Keyring {
     role: Role,
-    pub(super) initial: Option<Box<Keys>>,
+    pub(super) initial: Option<Box<InitialKeys>>,
     /// The client seals with it, the server opens with it.
     pub(super) zero_rtt: Option<Direction>,
     /// When a server discards its 0-RTT key: late 0-RTT packets may arrive until then (RFC
@@ -67,6 +67,11 @@ impl Keyring {
         }
     }
 
+    /// Replaces the Initial keys, because the connection begins again.
+    pub(super) fn set_initial(&mut self, keys: Keys) {
+        self.initial = Some(Box::new(keys.into()));
+    }
+
     /// Returns the type of the packets that can be sent in `space` now; `None` without
     /// keys.
     #[inline]
@@ -100,7 +105,7 @@ impl Keyring {
 
     /// Removes the protection of a packet whose number starts at `number_at`, in a space
     /// where `largest` is the largest number received. Returns `None` if it is not
-    /// authentic.
+    /// authentic. `other_version` is set for an Initial packet that has not the current version.
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION for reserved bits that are set, KEY_UPDATE_ERROR for keys out of
@@ -108,12 +113,18 @@ impl Keyring {
     pub(super) fn open(
         &mut self,
         kind: PacketKind,
+        other_version: bool,
         number_at: usize,
         largest: Option<u64>,
         packet: &mut [u8],
     ) -> Result<Option<OpenedPacket>, TransportError> {
         let direction = match kind {
-            PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.remote),
+            PacketKind::Initial if other_version => self
+                .initial
+                .as_ref()
+                .and_then(|keys| keys.other.as_ref())
+                .map(|keys| &keys.remote),
+            PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.current.remote),
             PacketKind::Handshake => self.handshake.as_ref().map(|keys| &keys.remote),
             PacketKind::ZeroRtt => self.zero_rtt.as_ref(),
             PacketKind::OneRtt => return self.open_one_rtt(number_at, largest, packet),
@@ -199,7 +210,7 @@ impl Keyring {
         number_len: usize,
     ) -> Result<(), TransportError> {
         let direction = match kind {
-            PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.local),
+            PacketKind::Initial => self.initial.as_ref().map(|keys| &keys.current.local),
             PacketKind::Handshake => self.handshake.as_ref().map(|keys| &keys.local),
             PacketKind::ZeroRtt => self.zero_rtt.as_ref(),
             PacketKind::OneRtt => {

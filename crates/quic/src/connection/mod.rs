@@ -14,7 +14,7 @@
 //! | part | file | what it owns |
 //! |---|---|---|
 //! | `Lifecycle` | `lifecycle`, `state` | handshake state, and how the connection ends |
-//! | `Tls` | `tls`, `peer_parameters`, `parameters` | the TLS session, and what the handshake agreed on |
+//! | `Tls` | `tls`, `client_start`, `server_start`, `versions`, `peer_parameters`, `parameters` | the TLS session, and what the handshake agreed on |
 //! | `Keyring` | `keyring` | the keys that open and seal packets |
 //! | `Network` | `network` | paths and loss recovery |
 //! | | `migration` | events of paths: migration and validation |
@@ -32,7 +32,8 @@
 //! |---|---|
 //! | `setup` | how a connection is created |
 //! | `receive`, `frames` | the receive path, and the part that handles each frame |
-//! | `handshake` | TLS, transport parameters, 0-RTT, Retry, Version Negotiation |
+//! | `handshake` | TLS, transport parameters, 0-RTT, Retry |
+//! | `version_negotiation` | changes of the QUIC version |
 //! | `transmit`, `timeouts`, `close`, `rest` | sending, timers, closing, releasing memory |
 //! | `api`, `observe`, `stats`, `memory`, `buffers`, `invariants` | the rest of the public methods |
 
@@ -41,6 +42,7 @@ mod api;
 mod arrival;
 mod buffers;
 mod cid_replacement;
+mod client_start;
 mod close;
 mod config;
 mod control;
@@ -68,6 +70,7 @@ mod reports;
 mod rest;
 mod reusable;
 mod sent_frame;
+mod server_start;
 mod setup;
 mod silence_timer;
 mod skipped_numbers;
@@ -81,6 +84,8 @@ mod trace;
 mod train;
 mod transmit;
 mod undecryptable;
+mod version_negotiation;
+mod versions;
 mod work;
 
 use std::sync::Arc;

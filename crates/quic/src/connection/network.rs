@@ -55,7 +55,15 @@ pub(crate) struct Context<'a> {
     pub(super) reports: &'a mut Reports,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// Returns the peer's parameters, if it may be asked how often to acknowledge
+    /// (draft-ietf-quic-ack-frequency).
+    pub(super) fn peer_with_ack_frequency(&self) -> Option<&'a PeerParameters> {
+        let may_ask = self.config.ack_frequency && self.handshake == HandshakeState::Confirmed;
+        self.peer
+            .filter(|peer| may_ask && peer.min_ack_delay().is_some())
+    }
+
     pub(super) fn progress(&self) -> HandshakeProgress {
         HandshakeProgress {
             role: self.role,

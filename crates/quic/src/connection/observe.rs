@@ -55,6 +55,7 @@ impl Connection {
         if self.role == Role::Server {
             parameters.original_destination_connection_id = Some(self.tls.original_dcid);
         }
+        parameters.version_information = self.tls.versions.information(self.role, None);
         let (remote, parameters) = (false, &parameters);
         trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
         // An observer that is installed later has missed the peer's.
@@ -62,6 +63,8 @@ impl Connection {
             let remote = true;
             trace.emit_first(now, &TraceEvent::ParametersSet { remote, parameters });
         }
+        let (original, current) = (self.tls.versions.original(), self.tls.versions.current());
+        trace.emit_first(now, &TraceEvent::VersionChosen { original, current });
         let attempted = ConnectionState::Attempted;
         trace.emit_first(now, &TraceEvent::StateChanged(attempted));
         trace.emit_first(now, &TraceEvent::Limit(self.network.limit()));

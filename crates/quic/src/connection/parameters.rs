@@ -40,6 +40,7 @@ pub(super) fn local_parameters(
         initial_source_connection_id: Some(scid),
         max_datagram_frame_size: datagram_frame_size(config),
         grease_quic_bit: config.grease,
+        reset_stream_at: true,
         min_ack_delay: config
             .ack_frequency
             .then_some(min_ack_delay.as_micros() as u64),

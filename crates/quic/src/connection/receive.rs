@@ -162,7 +162,7 @@ impl Connection {
                     return Err(PacketError::Dropped((None, DropReason::Malformed)));
                 };
                 return self
-                    .on_retry(now, packet, scid, token.of(packet))
+                    .on_retry(now, packet, header.version, scid, token.of(packet))
                     .map_err(|reason| PacketError::Dropped((None, reason)));
             }
             HeaderKind::VersionNegotiation { versions } => {
@@ -191,7 +191,10 @@ impl Connection {
             // RFC 9000 §17.2: the fixed bit is set, unless this end offered RFC 9287.
             return Err(dropped(DropReason::Malformed));
         }
-        if kind != PacketKind::OneRtt && !self.tls.is_from_peer(header.scid.cid(packet)) {
+        if kind != PacketKind::OneRtt
+            && !(self.tls.is_from_peer(header.scid.cid(packet))
+                && self.tls.versions.accepts(self.role, kind, header.version))
+        {
             return Err(dropped(DropReason::Unexpected));
         }
         if !self.keys.can_open(kind, self.lifecycle.handshake) {
@@ -204,7 +207,7 @@ impl Connection {
             generation,
             ..
         } = self
-            .unprotect(now, kind, header.number_at, packet)?
+            .unprotect(now, kind, header, packet)?
             .ok_or_else(|| dropped(DropReason::DecryptionFailed))?;
         let state = self.frames.spaces.get_mut(space_of(kind));
         if state.received.is_seen(number) {
@@ -243,12 +246,20 @@ impl Connection {
         &mut self,
         now: Instant,
         kind: PacketKind,
-        number_at: usize,
+        header: &PartialHeader,
         packet: &mut [u8],
     ) -> Result<Option<OpenedPacket>, TransportError> {
+        let other_version =
+            kind == PacketKind::Initial && header.version != self.tls.versions.current();
+        if other_version {
+            self.expect_version(header.version);
+        }
+        let number_at = header.number_at;
         let space = self.frames.spaces.get_mut(space_of(kind));
         let largest = space.received.max();
-        let opened = self.keys.open(kind, number_at, largest, packet)?;
+        let opened = self
+            .keys
+            .open(kind, other_version, number_at, largest, packet)?;
         if let Some(OpenedPacket {
             update: Some(update),
             ..
@@ -278,6 +289,7 @@ impl Connection {
         self.restart_silence_timer(now);
         match kind {
             PacketKind::Initial if self.is_client() => {
+                self.follow_server_to(now, header.version);
                 if let Some(scid) = header.scid.cid(packet) {
                     self.bound_initial_rtt(now);
                     self.on_server_cid(scid);

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use clearway_recovery::Recovery;
-use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 
 use super::Connection;
 use super::cid_replacement::CidReplacement;
+use super::client_start::{ClientStart, EncodableParameters};
 use super::config::Config;
 use super::control::Control;
 use super::keyring::Keyring;
@@ -19,10 +19,12 @@ use super::parameters::{
     ack_delays, active_connection_id_limit, datagram_frame_size, local_parameters,
 };
 use super::reports::Reports;
+use super::server_start::ServerStart;
 use super::skipped_numbers::SkippedNumbers;
 use super::space::{PacketSpace, PacketSpaces};
 use super::timers::Timers;
-use super::tls::{Tls, TokenStore};
+use super::tls::{SessionStart, Tls, TokenStore};
+use super::versions::VersionChoice;
 use super::work::WorkBudget;
 use crate::ack::AckPolicy;
 use crate::cid::generator::CidGenerator;
@@ -30,7 +32,8 @@ use crate::cid::local::LocalCids;
 use crate::cid::remote::RemoteCids;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::crypto::{
-    ClientSessions, Keys, PortSessions, ResetKey, ServerId, Session, TokenIssuer, initial_keys,
+    ClientHello, ClientSessions, InitialKeys, ResetKey, ServerCryptoByVersion, ServerId,
+    TokenIssuer, initial_keys,
 };
 use crate::datagram::{DatagramReceiver, DatagramSender, QueueLimits};
 use crate::error::{Code, TransportError};
@@ -39,8 +42,8 @@ use crate::path::paths::{MAX_PATHS, Paths};
 use crate::path::{Addresses, PathDefaults};
 use crate::rng::Rng;
 use crate::stream::Streams;
-use crate::wire::TransportParameters;
 use crate::wire::transport_parameters::PreferredAddress;
+use crate::wire::{TransportParameters, Version};
 use crate::{Instant, Role};
 
 /// Connection IDs kept issued, if the peer accepts as many: one in use, and one for each
@@ -49,7 +52,7 @@ const ISSUED_CIDS: usize = MAX_PATHS;
 
 /// Length of the client's random first Destination Connection ID; at least eight bytes (RFC
 /// 9000 §7.2).
-const INITIAL_DCID_LEN: usize = 8;
+pub(super) const INITIAL_DCID_LEN: usize = 8;
 
 /// The options of a client's connection.
 pub struct ConnectOptions {
@@ -62,8 +65,9 @@ pub struct ConnectOptions {
     /// TLS settings, from [`ClientCrypto`](crate::crypto::ClientCrypto).
     pub crypto: Arc<rustls::ClientConfig>,
     /// Where session tickets and NEW_TOKEN tokens are stored between connections, by the server's
-    /// name and port. `None` = tickets in the store of `crypto`, by name alone, and tokens
-    /// nowhere.
+    /// name and port and by QUIC version. `None` = tokens nowhere, and tickets in the store of
+    /// `crypto`, by name alone; or nowhere if [`Config::versions`] has several, because a ticket is
+    /// valid for one version only (RFC 9369 §5).
     pub sessions: Option<Arc<ClientSessions>>,
 }
 
@@ -73,11 +77,13 @@ pub(crate) struct AcceptOptions {
     pub remote: SocketAddr,
     /// The local address that the datagram was sent to, if known.
     pub local_ip: Option<IpAddr>,
+    /// The version of the client's first Initial.
+    pub version: Version,
     /// Destination Connection ID of the client's first Initial.
     pub original_dcid: ConnectionId,
     /// The keys that opened this Initial; they are derived from its Destination Connection
     /// ID.
-    pub initial_keys: Box<Keys>,
+    pub initial_keys: Box<InitialKeys>,
     /// Source Connection ID of the Retry that this attempt answers, if it does.
     pub retry_scid: Option<ConnectionId>,
     /// The client's Source Connection ID.
@@ -97,7 +103,7 @@ pub(crate) struct AcceptOptions {
         Option<std::net::SocketAddrV6>,
     )>,
     /// TLS settings, from [`ServerCrypto`](crate::crypto::ServerCrypto).
-    pub crypto: Arc<rustls::ServerConfig>,
+    pub crypto: ServerCryptoByVersion,
 }
 
 /// The options of either role.
@@ -120,23 +126,40 @@ impl Connection {
             TransportError::new(Code::INTERNAL_ERROR, "connection ID of more than 20 bytes")
         })?;
         let scid = common.generator.generate(&mut common.rng);
-        let local = local_parameters(&common.config, Role::Client, scid);
         let server = ServerId {
-            name: connect.server_name.clone(),
+            name: connect.server_name,
             port: connect.remote.port(),
         };
-        let crypto = match &connect.sessions {
-            Some(sessions) => with_sessions(&connect.crypto, sessions, server.port),
-            None => connect.crypto,
+        let preference = common.config.versions;
+        let original = match &connect.sessions {
+            Some(sessions) => sessions.first_version(&server, preference),
+            None => preference.first_flight(),
         };
-        let session = Session::client(crypto, connect.server_name, encode(&local, &mut common))?;
+        let versions = VersionChoice::new(preference, original);
+        let local = local_parameters(&common.config, Role::Client, scid);
+        let mut start = ClientStart {
+            crypto: connect.crypto,
+            sessions: connect.sessions.clone(),
+            server: server.clone(),
+            parameters: encodable(local, &mut common),
+        };
+        let (session, tickets) = start.session(versions)?;
         let now = common.now;
-        let tls = Tls::new(session, &local, scid, dcid);
+        let local = &start.parameters.local;
+        let mut tls = Tls::new(Some(session), versions, local, scid, dcid);
+        tls.start = preference
+            .has_choice()
+            .then(|| Box::new(SessionStart::Client(start)));
         let (remote, local_ip) = (connect.remote, connect.local_ip);
         let mut this = Self::new(common, Role::Client, tls, remote, local_ip, dcid, true);
-        this.keys.initial = Some(Box::new(initial_keys(&dcid, Role::Client)));
-        if let Some(sessions) = connect.sessions {
-            this.tls.use_token_store(TokenStore { sessions, server });
+        this.keys
+            .set_initial(initial_keys(original, &dcid, Role::Client));
+        if let (Some(sessions), Some(tickets)) = (connect.sessions, tickets) {
+            this.tls.use_token_store(TokenStore {
+                sessions,
+                server,
+                tickets,
+            });
         }
         this.drive_tls(now)?;
         this.start_zero_rtt();
@@ -163,8 +186,22 @@ impl Connection {
             }
         });
         local.preferred_address = preferred;
-        let session = Session::server(accept.crypto, encode(&local, &mut common))?;
-        let tls = Tls::new(session, &local, scid, accept.original_dcid);
+        let versions = VersionChoice::new(common.config.versions, accept.version);
+        let mut start = ServerStart {
+            crypto: accept.crypto,
+            parameters: encodable(local, &mut common),
+            hello: ClientHello::default(),
+        };
+        let waits = versions.needs_client_versions();
+        let session = if waits {
+            None
+        } else {
+            Some(start.session(versions)?)
+        };
+        let local = &start.parameters.local;
+        let mut tls = Tls::new(session, versions, local, scid, accept.original_dcid);
+        tls.retry_scid = accept.retry_scid;
+        tls.start = waits.then(|| Box::new(SessionStart::Server(start)));
         let (remote, local_ip) = (accept.remote, accept.local_ip);
         let mut this = Self::new(
             common,
@@ -282,24 +319,10 @@ impl Connection {
     }
 }
 
-fn encode(parameters: &TransportParameters, common: &mut CommonOptions) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256);
+fn encodable(local: TransportParameters, common: &mut CommonOptions) -> EncodableParameters {
     let grease = common
         .config
         .grease
         .then(|| [common.rng.u64(), common.rng.u64()]);
-    parameters.encode(&mut out, grease);
-    out
-}
-
-/// Returns `crypto` with the tickets of servers on `port` in `sessions`.
-fn with_sessions(
-    crypto: &rustls::ClientConfig,
-    sessions: &Arc<ClientSessions>,
-    port: u16,
-) -> Arc<rustls::ClientConfig> {
-    let mut crypto = crypto.clone();
-    let sessions = sessions.clone();
-    crypto.resumption = Resumption::store(Arc::new(PortSessions { sessions, port }));
-    Arc::new(crypto)
+    EncodableParameters { local, grease }
 }

@@ -4,13 +4,18 @@ use std::sync::Arc;
 
 use clearway_recovery::Space;
 
+use super::client_start::ClientStart;
 use super::keyring::Keyring;
 use super::peer_parameters::PeerParameters;
 use super::reports::Reports;
+use super::server_start::ServerStart;
 use super::space::PacketSpaces;
+use super::versions::VersionChoice;
 use crate::cid::ConnectionId;
 use crate::crypto::client_sessions::MAX_TOKEN_LEN;
-use crate::crypto::{ClientSessions, HandshakeSummary, Level, NewKeys, ServerId, Session};
+use crate::crypto::{
+    ClientSessions, HandshakeSummary, Level, NewKeys, ServerId, Session, VersionSessions,
+};
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::memory;
@@ -24,9 +29,12 @@ const UNEXPECTED_MESSAGE: u8 = 10;
 /// The TLS side of a connection, and what the handshake agreed on.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    /// `None` once nothing more is expected from TLS.
+    /// `None` once nothing more is expected from TLS, and on a server that still needs the
+    /// ClientHello to create it.
     pub(super) session: Option<Box<Session>>,
-    pub(crate) version: Version,
+    /// What a session may still be created from.
+    pub(super) start: Option<Box<SessionStart>>,
+    pub(crate) versions: VersionChoice,
     /// The token in our Initial packets, from a Retry or a NEW_TOKEN (client).
     pub(crate) token: Vec<u8>,
     /// Source Connection ID of our long headers.
@@ -55,23 +63,36 @@ pub(crate) struct Tls {
     pub(super) scratch: Vec<u8>,
 }
 
-/// Where a client stores the tokens of a server for its next connection.
+/// What a TLS session may still be created from.
+#[derive(Debug)]
+pub(super) enum SessionStart {
+    /// A client's with another version, while a Version Negotiation packet may arrive.
+    Client(ClientStart),
+    /// A server's, once the ClientHello is complete.
+    Server(ServerStart),
+}
+
+/// Where a client stores the tokens and tickets of a server for its next connection.
 #[derive(Debug)]
 pub(crate) struct TokenStore {
     pub(crate) sessions: Arc<ClientSessions>,
     pub(crate) server: ServerId,
+    /// The same store, as TLS sees it.
+    pub(crate) tickets: Arc<VersionSessions>,
 }
 
 impl Tls {
     pub(crate) fn new(
-        session: Session,
+        session: Option<Session>,
+        versions: VersionChoice,
         local: &TransportParameters,
         local_cid: ConnectionId,
         original_dcid: ConnectionId,
     ) -> Self {
         Self {
-            session: Some(Box::new(session)),
-            version: Version::V1,
+            session: session.map(Box::new),
+            start: None,
+            versions,
             token: Vec::new(),
             local_cid,
             original_dcid,
@@ -126,11 +147,81 @@ impl Tls {
         }
     }
 
+    /// Begins again with another version, after a Version Negotiation packet.
+    pub(super) fn restart(
+        &mut self,
+        session: Session,
+        tickets: Option<Arc<VersionSessions>>,
+        versions: VersionChoice,
+        dcid: ConnectionId,
+    ) {
+        self.session = Some(Box::new(session));
+        if let (Some(store), Some(tickets)) = (&mut self.token_store, tickets) {
+            store.tickets = tickets;
+        }
+        self.versions = versions;
+        self.original_dcid = dcid;
+        self.token.clear();
+        self.take_stored_token();
+    }
+
+    /// Follows the server to `version` (client).
+    pub(super) fn follow_to(&mut self, version: Version) {
+        self.versions.decide(version);
+        if let Some(session) = &mut self.session {
+            session.set_version(version);
+        }
+        if let Some(store) = &self.token_store {
+            store.tickets.set_version(version);
+        }
+    }
+
+    /// Returns the version of the long headers of packets of this type.
+    #[inline]
+    pub(super) fn version_of(&self, kind: PacketKind) -> Version {
+        match kind {
+            // RFC 9369 §4.1: 0-RTT packets never have another version.
+            PacketKind::ZeroRtt => self.versions.original(),
+            PacketKind::Initial | PacketKind::Handshake | PacketKind::OneRtt => {
+                self.versions.current()
+            }
+        }
+    }
+
+    /// Returns the connection ID that the Initial keys are derived from.
+    pub(super) fn initial_dcid(&self) -> ConnectionId {
+        self.retry_scid.unwrap_or(self.original_dcid)
+    }
+
+    /// Collects the ClientHello on a server that chooses the version by it, and creates the
+    /// session when it is complete. `start` is what the session is created from.
+    fn read_client_hello(
+        &mut self,
+        mut start: ServerStart,
+        bytes: &[u8],
+    ) -> Result<(), TransportError> {
+        if !start.hello.push(bytes) {
+            self.start = Some(Box::new(SessionStart::Server(start)));
+            return Ok(());
+        }
+        let version = start.preferred_version(self.versions);
+        self.versions.decide(version);
+        let mut session = start.session(self.versions)?;
+        let result = start.read_hello(&mut session);
+        self.session = Some(Box::new(session));
+        result
+    }
+
     /// Passes in-order bytes of the CRYPTO stream of `space` to TLS.
     ///
     /// # Errors
     /// A TLS alert; `unexpected_message` once the session is gone.
     pub(super) fn read(&mut self, space: Space, bytes: &[u8]) -> Result<(), TransportError> {
+        if self.session.is_none()
+            && let Some(SessionStart::Server(start)) = self.start.take().map(|start| *start)
+        {
+            return self.read_client_hello(start, bytes);
+        }
         match &mut self.session {
             // A level that is complete accepts nothing more (RFC 9001 §4.1.3).
             Some(session) => session.read(level_of(space), bytes),
@@ -181,6 +272,8 @@ impl Tls {
                 retry_source: self.retry_scid,
             },
         )?;
+        self.versions
+            .check(role, peer.version_information.as_ref())?;
         if let Some(remembered) = self.remembered.take()
             && self.accepts_early_data()
         {
@@ -206,7 +299,15 @@ impl Tls {
             let versions = parameters.version_information.as_ref();
             size_of_val(parameters) + versions.map_or(0, |v| memory::vec(&v.available))
         });
+        let start = self.start.as_deref().map_or(0, |start| {
+            size_of_val(start)
+                + match start {
+                    SessionStart::Client(_) => 0,
+                    SessionStart::Server(start) => start.hello.memory(),
+                }
+        });
         self.token.capacity()
+            + start
             + self.scratch.capacity()
             + self.summary.memory()
             + self.peer.as_ref().map_or(0, PeerParameters::memory)
@@ -220,10 +321,20 @@ impl Tls {
     }
 
     pub(crate) fn use_token_store(&mut self, memory: TokenStore) {
-        if let Some(token) = memory.sessions.take_token(&memory.server) {
+        self.token_store = Some(Box::new(memory));
+        self.take_stored_token();
+    }
+
+    /// Takes a token for the version of the first flight out of the store.
+    fn take_stored_token(&mut self) {
+        let version = self.versions.original();
+        let token = self
+            .token_store
+            .as_ref()
+            .and_then(|store| store.sessions.take_token(&store.server, version));
+        if let Some(token) = token {
             self.token = token;
         }
-        self.token_store = Some(Box::new(memory));
     }
 
     /// Returns whether a long header's Source Connection ID is the peer's, which its first
@@ -245,7 +356,10 @@ impl Tls {
             return false;
         }
         if let Some(memory) = &self.token_store {
-            memory.sessions.put_token(&memory.server, token.to_vec());
+            let version = self.versions.current();
+            memory
+                .sessions
+                .put_token(&memory.server, version, token.to_vec());
         }
         true
     }

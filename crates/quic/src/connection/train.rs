@@ -140,7 +140,7 @@ impl PacketWriter<'_> {
     /// they do not apply to.
     fn permit(&mut self, id: PathId) -> SendPermit {
         if self.network.paths.active().busy
-            && self.network.active_recovery().in_flight() == 0
+            && self.network.active_recovery().data_in_flight() == 0
             && self.network.limit() == Limit::Application
             && self.frames.has_pending_data()
         {

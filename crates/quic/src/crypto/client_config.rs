@@ -15,11 +15,12 @@ use rustls::{
 };
 
 use super::alert::{RejectedByCheck, reason};
-use super::client_sessions::{ClientSessions, PortSessions};
+use super::client_sessions::{ClientSessions, VersionSessions};
 use super::common_settings::{CommonSettings, common_setters};
 use super::config_error::ConfigError;
 use super::identity::{Identity, certificates};
 use super::provider::Algorithms;
+use crate::wire::Version;
 
 /// Root certificates that are trusted to issue others.
 #[derive(Clone, Debug)]
@@ -174,11 +175,13 @@ impl ClientCrypto {
                 .with_client_cert_resolver(credentials.client_certificate);
         self.common
             .finish(&mut config.alpn_protocols, &mut config.key_log)?;
-        // A connection with a store of its own asks by port too (`ConnectOptions::sessions`).
-        config.resumption = Resumption::store(Arc::new(PortSessions {
-            sessions: self.sessions,
-            port: 0,
-        }));
+        // A connection with a store of its own asks by port and version too
+        // (`ConnectOptions::sessions`).
+        config.resumption = Resumption::store(Arc::new(VersionSessions::new(
+            self.sessions,
+            0,
+            Version::V1,
+        )));
         config.enable_early_data = self.early_data;
         Ok(Arc::new(config))
     }

@@ -1,10 +1,12 @@
 //! What a client remembers of servers: TLS tickets (with the transport
 //! parameters that 0-RTT must keep to, RFC 9000 §7.4.1), what the application
 //! protocol has to keep to beside them, and address-validation tokens from
-//! NEW_TOKEN frames. Tickets and tokens are used once.
+//! NEW_TOKEN frames. Tickets and tokens are used once, and only with the QUIC version
+//! of the connection that they came from (RFC 9369 §5).
 
 use core::task::{Context, Poll, Waker};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -12,6 +14,8 @@ use rustc_hash::FxHashMap;
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::pki_types::ServerName;
+
+use crate::wire::{Version, VersionPreference};
 
 /// Servers remembered by default.
 const DEFAULT_SERVERS: usize = 256;
@@ -57,8 +61,8 @@ struct Inner {
 #[derive(Default)]
 struct ServerEntry {
     group: Option<NamedGroup>,
-    tickets: VecDeque<Tls13ClientSessionValue>,
-    tokens: VecDeque<Vec<u8>>,
+    tickets: VecDeque<(Version, Tls13ClientSessionValue)>,
+    tokens: VecDeque<(Version, Vec<u8>)>,
     application: Option<Bytes>,
 }
 
@@ -90,23 +94,34 @@ impl ClientSessions {
         }
     }
 
-    /// Keeps a token from a NEW_TOKEN frame for the next connection to `server`
-    /// (RFC 9000 §8.1.3). Returns whether the token is usable: an empty one and
+    /// Keeps a token from a NEW_TOKEN frame for the next connection to `server` with the same
+    /// version (RFC 9000 §8.1.3, RFC 9369 §5). Returns whether the token is usable: an empty one and
     /// one over 512 bytes are not kept.
-    pub fn put_token(&self, server: &ServerId, token: Vec<u8>) -> bool {
+    pub fn put_token(&self, server: &ServerId, version: Version, token: Vec<u8>) -> bool {
         if token.is_empty() || token.len() > MAX_TOKEN_LEN {
             return false;
         }
         self.remember(server.clone(), |memory| {
-            push_bounded(&mut memory.tokens, token, TOKENS);
+            push_bounded(&mut memory.tokens, (version, token), TOKENS);
         });
         true
     }
 
-    /// Takes the newest token for `server` out of the store: a token is used once, so that connections cannot be linked by it (RFC 9000 §8.1.3).
+    /// Takes the newest token for `server` and `version` out of the store: a token is used once, so that connections cannot be linked by it (RFC 9000 §8.1.3).
     #[must_use]
-    pub fn take_token(&self, server: &ServerId) -> Option<Vec<u8>> {
-        self.lock().servers.get_mut(server)?.tokens.pop_back()
+    pub fn take_token(&self, server: &ServerId, version: Version) -> Option<Vec<u8>> {
+        take_newest(&mut self.lock().servers.get_mut(server)?.tokens, version)
+    }
+
+    /// Returns the version that a connection to `server` should begin with: that of the newest
+    /// ticket, because it can be used with no other (RFC 9369 §5), or else that of
+    /// [`VersionPreference::first_flight`].
+    pub(crate) fn first_version(&self, server: &ServerId, versions: VersionPreference) -> Version {
+        let newest = |memory: &ServerEntry| memory.tickets.back().map(|(version, _)| *version);
+        let of_ticket = self.lock().servers.get(server).and_then(newest);
+        of_ticket
+            .filter(|version| versions.contains(*version))
+            .unwrap_or(versions.first_flight())
     }
 
     /// Keeps what the application protocol needs for early data to `server`, such
@@ -230,14 +245,40 @@ fn push_bounded<T>(list: &mut VecDeque<T>, item: T, bound: usize) {
     list.push_back(item);
 }
 
-/// The part of a store that belongs to servers on one port, since rustls asks by name alone.
-#[derive(Debug)]
-pub(crate) struct PortSessions {
-    pub(crate) sessions: Arc<ClientSessions>,
-    pub(crate) port: u16,
+/// Takes the newest item of `version` out of a list.
+fn take_newest<T>(list: &mut VecDeque<(Version, T)>, version: Version) -> Option<T> {
+    let at = list.iter().rposition(|(of, _)| *of == version)?;
+    list.remove(at).map(|(_, item)| item)
 }
 
-impl PortSessions {
+/// The part of a store that belongs to servers on one port and to one version, since rustls asks
+/// by name alone.
+#[derive(Debug)]
+pub(crate) struct VersionSessions {
+    sessions: Arc<ClientSessions>,
+    port: u16,
+    /// The version of the connection.
+    version: AtomicU32,
+}
+
+impl VersionSessions {
+    pub(crate) fn new(sessions: Arc<ClientSessions>, port: u16, version: Version) -> Self {
+        Self {
+            sessions,
+            port,
+            version: version.0.into(),
+        }
+    }
+
+    /// Stores tickets from now on under `version`, which the server has chosen.
+    pub(crate) fn set_version(&self, version: Version) {
+        self.version.store(version.0, Ordering::Relaxed);
+    }
+
+    fn version(&self) -> Version {
+        Version(self.version.load(Ordering::Relaxed))
+    }
+
     fn server(&self, name: &ServerName<'_>) -> ServerId {
         ServerId {
             name: name.to_owned(),
@@ -246,7 +287,7 @@ impl PortSessions {
     }
 }
 
-impl ClientSessionStore for PortSessions {
+impl ClientSessionStore for VersionSessions {
     fn set_kx_hint(&self, server_name: ServerName<'static>, group: NamedGroup) {
         let server = self.server(&server_name);
         self.sessions
@@ -272,7 +313,7 @@ impl ClientSessionStore for PortSessions {
         value: Tls13ClientSessionValue,
     ) {
         self.sessions.remember(self.server(&server_name), |memory| {
-            push_bounded(&mut memory.tickets, value, TICKETS);
+            push_bounded(&mut memory.tickets, (self.version(), value), TICKETS);
         });
     }
 
@@ -282,7 +323,7 @@ impl ClientSessionStore for PortSessions {
     ) -> Option<Tls13ClientSessionValue> {
         let server = self.server(server_name);
         let mut inner = self.sessions.lock();
-        inner.servers.get_mut(&server)?.tickets.pop_back()
+        take_newest(&mut inner.servers.get_mut(&server)?.tickets, self.version())
     }
 }
 
@@ -311,28 +352,39 @@ mod tests {
     #[test]
     fn token_is_used_once_and_only_for_its_server() {
         let store = ClientSessions::default();
-        store.put_token(&name(1), vec![1]);
-        store.put_token(&name(1), vec![2]);
-        assert_eq!(store.take_token(&name(2)), None);
-        assert_eq!(store.take_token(&name(1)), Some(vec![2]));
-        assert_eq!(store.take_token(&name(1)), Some(vec![1]));
-        assert_eq!(store.take_token(&name(1)), None);
+        store.put_token(&name(1), Version::V1, vec![1]);
+        store.put_token(&name(1), Version::V1, vec![2]);
+        assert_eq!(store.take_token(&name(2), Version::V1), None);
+        assert_eq!(store.take_token(&name(1), Version::V1), Some(vec![2]));
+        assert_eq!(store.take_token(&name(1), Version::V1), Some(vec![1]));
+        assert_eq!(store.take_token(&name(1), Version::V1), None);
+    }
+
+    /// RFC 9369 §5.
+    #[test]
+    fn token_of_other_version_is_not_taken() {
+        let store = ClientSessions::default();
+        store.put_token(&name(1), Version::V2, vec![2]);
+        store.put_token(&name(1), Version::V1, vec![1]);
+        assert_eq!(store.take_token(&name(1), Version::V2), Some(vec![2]));
+        assert_eq!(store.take_token(&name(1), Version::V2), None);
+        assert_eq!(store.stored(&name(1)).tokens, 1);
     }
 
     #[test]
     fn tokens_and_servers_are_bounded() {
         let store = ClientSessions::new(2);
         for n in 0..20 {
-            store.put_token(&name(0), vec![n]);
+            store.put_token(&name(0), Version::V1, vec![n]);
         }
         assert_eq!(store.lock().servers[&name(0)].tokens.len(), TOKENS);
-        store.put_token(&name(1), vec![1]);
-        store.put_token(&name(2), vec![2]);
+        store.put_token(&name(1), Version::V1, vec![1]);
+        store.put_token(&name(2), Version::V1, vec![2]);
         assert_eq!(store.len(), 2);
-        assert_eq!(store.take_token(&name(0)), None);
-        assert_eq!(store.take_token(&name(2)), Some(vec![2]));
-        store.put_token(&name(1), vec![0; MAX_TOKEN_LEN + 1]);
-        assert_eq!(store.take_token(&name(1)), Some(vec![1]));
+        assert_eq!(store.take_token(&name(0), Version::V1), None);
+        assert_eq!(store.take_token(&name(2), Version::V1), Some(vec![2]));
+        store.put_token(&name(1), Version::V1, vec![0; MAX_TOKEN_LEN + 1]);
+        assert_eq!(store.take_token(&name(1), Version::V1), Some(vec![1]));
         store.clear();
         assert!(store.is_empty());
     }
@@ -358,9 +410,9 @@ mod tests {
         assert_eq!(token(&store), Poll::Pending);
         store.put_application_state(&name(1), Bytes::from_static(b"terms"));
         assert_eq!((count(), token(&store)), (1, Poll::Pending));
-        store.put_token(&name(1), vec![1]);
+        store.put_token(&name(1), Version::V1, vec![1]);
         assert_eq!((count(), token(&store)), (2, Poll::Ready(1)));
-        store.put_token(&name(1), vec![2]);
+        store.put_token(&name(1), Version::V1, vec![2]);
         assert_eq!(count(), 2, "no task is waiting");
         store.forget(&name(1));
         assert_eq!(store.stored(&name(1)), StoredState::default());
@@ -370,10 +422,7 @@ mod tests {
     #[test]
     fn key_exchange_group_of_server_is_remembered() {
         let sessions = Arc::new(ClientSessions::default());
-        let store = |port| PortSessions {
-            sessions: sessions.clone(),
-            port,
-        };
+        let store = |port| VersionSessions::new(sessions.clone(), port, Version::V1);
         let ServerId { name, port } = name(1);
         assert_eq!(store(port).kx_hint(&name), None);
         store(port).set_kx_hint(name.clone(), NamedGroup::X25519);
@@ -387,12 +436,15 @@ mod tests {
         let store = ClientSessions::default();
         let on = |port| ServerId { port, ..name(1) };
         for (port, state) in [(443, "one"), (8443, "two")] {
-            store.put_token(&on(port), vec![port as u8]);
+            store.put_token(&on(port), Version::V1, vec![port as u8]);
             store.put_application_state(&on(port), Bytes::from_static(state.as_bytes()));
         }
         assert_eq!(store.stored(&on(443)).application, Some("one".into()));
-        assert_eq!(store.take_token(&on(443)), Some(vec![443_u16 as u8]));
-        assert_eq!(store.take_token(&on(443)), None);
+        assert_eq!(
+            store.take_token(&on(443), Version::V1),
+            Some(vec![443_u16 as u8])
+        );
+        assert_eq!(store.take_token(&on(443), Version::V1), None);
         store.forget(&on(443));
         assert_eq!(store.stored(&on(8443)).tokens, 1);
     }

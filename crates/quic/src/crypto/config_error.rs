@@ -13,7 +13,7 @@ pub enum ConfigError {
         source: rustls::pki_types::pem::Error,
     },
     /// The PEM text contains no certificate.
-    #[error("{0}: no certificate found")]
+    #[error("{0}: the PEM text contains no certificate")]
     NoCertificate(&'static str),
     /// The private key is not in PKCS #8, SEC 1 or PKCS #1 form.
     #[error("private key: {0}")]

@@ -110,7 +110,7 @@ mod tests {
         let swapped = Identity::from_pem(key.as_bytes(), chain.as_bytes()).unwrap_err();
         assert_eq!(
             swapped.to_string(),
-            "certificate chain: no certificate found"
+            "certificate chain: the PEM text contains no certificate"
         );
         let no_key = Identity::from_pem(chain.as_bytes(), b"").unwrap_err();
         assert!(no_key.to_string().starts_with("private key: "), "{no_key}");

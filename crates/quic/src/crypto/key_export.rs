@@ -18,7 +18,7 @@
 //! The answer is the key material, in the buffer of the call. Only the holder of the key can
 //! request it, and the buffer is wiped after it has been read. A key of another implementation,
 //! from a TLS configuration that was not built by `ClientCrypto` or `ServerCrypto`, returns an error: then
-//! the handshake ends with `INTERNAL_ERROR` (`update::unsupported_keys`).
+//! the handshake ends with `INTERNAL_ERROR` ([`unsupported_keys`]).
 
 use aws_lc_rs::aead::NONCE_LEN;
 use rustls::quic;
@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 
 use super::material::{KeyMaterial, MAX_KEY};
 use super::suite::Suite;
+use crate::error::{Code, TransportError};
 
 /// No packet has this number (RFC 9000 §12.3).
 pub(super) const NO_PACKET: u64 = u64::MAX;
@@ -98,6 +99,15 @@ fn read(written: &[u8; MATERIAL_LEN]) -> Option<KeyMaterial> {
     let [suite, key @ ..] = written;
     let suite = *Suite::ALL.get(usize::from(*suite))?;
     Some(KeyMaterial::new(suite, key.get(..suite.key_len())?))
+}
+
+/// Returns the error for packet keys that are not ours.
+#[cold]
+pub(super) fn unsupported_keys() -> TransportError {
+    TransportError::new(
+        Code::INTERNAL_ERROR,
+        "unsupported packet keys: the TLS configuration was not built by ClientCrypto or ServerCrypto",
+    )
 }
 
 #[cfg(test)]

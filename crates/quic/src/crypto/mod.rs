@@ -10,11 +10,15 @@
 //! key_export       our keys out of the trait objects of rustls
 //! keys             both keys of a direction, both directions of a level
 //! initial, retry   keys and tags that anyone can compute
+//! secrets          the keys that each QUIC version derives from a secret
+//! secret_capture   the secrets of a handshake whose version changes
 //! update, generation   1-RTT keys: phases, limits
 //! provider         the algorithms that rustls may negotiate
 //! tls, alert       the handshake; alerts and messages of its errors
+//! client_hello     the transport parameters in a ClientHello, before there is a session
 //! identity, server_config, client_config, common_settings, config_error
 //! server_sessions, client_sessions     sessions for resumption and 0-RTT
+//! server_versions                      the settings of a server for each QUIC version
 //! token, replay, reset                 Retry, NEW_TOKEN, stateless reset
 //! ```
 //!
@@ -24,6 +28,7 @@
 //! the caller replace it.)
 mod alert;
 mod client_config;
+mod client_hello;
 pub(crate) mod client_sessions;
 mod common_settings;
 mod config_error;
@@ -40,8 +45,11 @@ pub(crate) mod provider;
 mod replay;
 mod reset;
 pub(crate) mod retry;
+mod secret_capture;
+mod secrets;
 mod server_config;
 mod server_sessions;
+mod server_versions;
 mod suite;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -62,9 +70,11 @@ pub use server_sessions::ServerSessions;
 pub use suite::Suite;
 pub use token::{AddressToken, RetryToken, Token, TokenError, TokenKey, TokenKind};
 
-pub(crate) use client_sessions::PortSessions;
+pub(crate) use client_hello::ClientHello;
+pub(crate) use client_sessions::VersionSessions;
 pub(crate) use initial::initial_keys;
-pub(crate) use keys::{Direction, Keys, TAG_LEN};
+pub(crate) use keys::{Direction, InitialKeys, Keys, TAG_LEN};
+pub(crate) use server_versions::ServerCryptoByVersion;
 pub(crate) use tls::{HandshakeSummary, Level, NewKeys, Session};
 pub(crate) use token_issuer::TokenIssuer;
 pub(crate) use update::OneRttKeys;

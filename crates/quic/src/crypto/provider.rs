@@ -122,6 +122,13 @@ impl quic::Algorithm for Suite {
     }
 }
 
+/// Returns the suite that TLS calls `name`.
+pub(super) fn suite_of(name: rustls::CipherSuite) -> Option<Suite> {
+    Suite::ALL
+        .into_iter()
+        .find(|suite| tls13(*suite).common.suite == name)
+}
+
 /// Returns the TLS cipher suite that protects packets with `suite`.
 pub(super) fn tls13(suite: Suite) -> &'static Tls13CipherSuite {
     static AES_128: LazyLock<Tls13CipherSuite> = LazyLock::new(|| {

@@ -85,11 +85,13 @@ fn first_half(id: &[u8; 16]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Version;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
     fn token(n: u64, issued: u64) -> AddressToken {
         AddressToken {
+            version: Version::V1,
             issued,
             ip: [127, 0, 0, 1].into(),
             id: (u128::from(n) << 64).to_be_bytes(),

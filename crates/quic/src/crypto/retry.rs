@@ -3,29 +3,38 @@
 
 use std::sync::LazyLock;
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use smallvec::SmallVec;
 use subtle::ConstantTimeEq;
 
 use super::keys::TAG_LEN;
 use crate::cid::ConnectionId;
+use crate::wire::Version;
 
-/// The fixed key of version 1.
-const KEY: [u8; 16] = [
-    0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
-];
-/// The fixed nonce of version 1.
-const NONCE: [u8; NONCE_LEN] = [
-    0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
-];
+static V1_CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| cipher(Version::V1));
+static V2_CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| cipher(Version::V2));
 
 #[expect(clippy::expect_used, reason = "16 bytes are the key of AES-128")]
-static CIPHER: LazyLock<LessSafeKey> = LazyLock::new(|| {
-    LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &KEY).expect("16 bytes for AES-128"))
-});
+fn cipher(version: Version) -> LessSafeKey {
+    let key = &version.of_connection().retry_key;
+    LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key).expect("16 bytes for AES-128"))
+}
 
-/// Returns the integrity tag of a Retry packet. `packet` is the Retry without its tag, and
-/// `original_dcid` the Destination Connection ID of the Initial that it answers.
+/// Returns the version in the long header of `packet`; version 1 if it is cut off or has an
+/// unsupported one, which no Retry that is sent or accepted has.
+fn version_of(packet: &[u8]) -> Version {
+    let version = packet.get(1..).and_then(|rest| rest.first_chunk());
+    let version = version.map_or(Version::V1, |bytes| Version(u32::from_be_bytes(*bytes)));
+    if version == Version::V2 {
+        Version::V2
+    } else {
+        Version::V1
+    }
+}
+
+/// Returns the integrity tag of a Retry packet, with the key of the version in its header.
+/// `packet` is the Retry without its tag, and `original_dcid` the Destination Connection ID of
+/// the Initial that it answers.
 #[must_use]
 #[expect(
     clippy::expect_used,
@@ -37,8 +46,14 @@ pub fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; TAG_LEN] {
     pseudo.extend_from_slice(original_dcid);
     pseudo.extend_from_slice(packet);
     let mut tag = [0; TAG_LEN];
-    let nonce = Nonce::assume_unique_for_key(NONCE);
-    let sealed = CIPHER
+    let version = version_of(packet);
+    let nonce = Nonce::assume_unique_for_key(version.of_connection().retry_nonce);
+    let cipher = if version == Version::V2 {
+        &V2_CIPHER
+    } else {
+        &V1_CIPHER
+    };
+    let sealed = cipher
         .seal_in_place_separate_tag(nonce, Aad::from(&*pseudo), &mut [])
         .expect("sealing nothing cannot fail");
     tag.copy_from_slice(sealed.as_ref());
@@ -62,6 +77,8 @@ mod tests {
 
     /// RFC 9001 §A.4.
     const SAMPLE: &str = "ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f0f2496ba";
+    const V2_SAMPLE: &str =
+        "cf6b3343cf0008f067a5502a4262b5746f6b656ec8646ce8bfe33952d955543665dcc7b6";
 
     #[test]
     fn retry_of_rfc9001_appendix_a_is_genuine() {
@@ -69,6 +86,22 @@ mod tests {
         let (rest, tag) = packet.split_last_chunk::<TAG_LEN>().unwrap();
         assert_eq!(retry_tag(&appendix_a_dcid(), rest), *tag);
         assert!(retry_is_genuine(&appendix_a_dcid(), &packet));
+    }
+
+    /// RFC 9369 §A.4.
+    #[test]
+    fn retry_of_rfc9369_appendix_a_is_genuine() {
+        let packet = hex(V2_SAMPLE);
+        let (rest, tag) = packet.split_last_chunk::<TAG_LEN>().unwrap();
+        assert_eq!(retry_tag(&appendix_a_dcid(), rest), *tag);
+        assert!(retry_is_genuine(&appendix_a_dcid(), &packet));
+    }
+
+    #[test]
+    fn retry_with_tag_of_other_version_is_rejected() {
+        let mut packet = hex(SAMPLE);
+        packet[1..5].copy_from_slice(&Version::V2.0.to_be_bytes());
+        assert!(!retry_is_genuine(&appendix_a_dcid(), &packet));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::tls::{Level, NewKeys, Session};
 use super::update::OneRttKeys;
 use crate::cid::ConnectionId;
 use crate::error::TransportError;
+use crate::wire::Version;
 
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
@@ -129,9 +130,18 @@ pub(crate) fn pair(
     let name = ServerName::try_from("localhost").unwrap();
     (
         TestSession::new(
-            Session::client(client.clone(), name, b"client parameters".to_vec()).unwrap(),
+            Session::client(
+                Version::V1,
+                client.clone(),
+                name,
+                b"client parameters".to_vec(),
+                false,
+            )
+            .unwrap(),
         ),
-        TestSession::new(Session::server(server.clone(), b"server parameters".to_vec()).unwrap()),
+        TestSession::new(
+            Session::server(Version::V1, server.clone(), b"server parameters".to_vec()).unwrap(),
+        ),
     )
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use super::token::{AddressToken, TokenKey};
 use crate::Instant;
 use crate::rng::Rng;
+use crate::wire::Version;
 
 /// Makes the tokens that a server sends in NEW_TOKEN frames. Shared by its connections, which
 /// know no time of day.
 #[derive(Debug)]
 pub(crate) struct TokenIssuer {
     key: Arc<TokenKey>,
+    /// The QUIC version that the tokens are for (RFC 9369 §5).
+    version: Version,
     /// Unix time in seconds at `at`.
     unix: u64,
     at: Instant,
@@ -19,8 +22,26 @@ pub(crate) struct TokenIssuer {
 
 impl TokenIssuer {
     /// Creates an issuer for which `now` is the Unix time `unix`, in seconds.
-    pub(crate) fn new(key: Arc<TokenKey>, unix: u64, now: Instant) -> Self {
-        Self { key, unix, at: now }
+    pub(crate) fn new(key: Arc<TokenKey>, version: Version, unix: u64, now: Instant) -> Self {
+        Self {
+            key,
+            version,
+            unix,
+            at: now,
+        }
+    }
+
+    /// Returns an issuer of tokens for `version`.
+    pub(crate) fn for_version(self: &Arc<Self>, version: Version) -> Arc<Self> {
+        if version == self.version {
+            return self.clone();
+        }
+        Arc::new(Self {
+            key: self.key.clone(),
+            version,
+            unix: self.unix,
+            at: self.at,
+        })
     }
 
     /// Returns the Unix time at `now`, in seconds.
@@ -32,6 +53,7 @@ impl TokenIssuer {
     pub(crate) fn issue(&self, now: Instant, ip: IpAddr, rng: &mut Rng) -> Vec<u8> {
         let token = AddressToken {
             issued: self.unix(now),
+            version: self.version,
             ip,
             id: rng.array(),
         };

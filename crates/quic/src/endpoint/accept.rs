@@ -11,9 +11,10 @@ use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::connection::{AcceptOptions, Config, Connection};
 use crate::count::Count;
-use crate::crypto::{RetryToken, Token, TokenIssuer};
+use crate::crypto::{RetryToken, ServerCryptoByVersion, Token, TokenIssuer};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
+use crate::wire::Version;
 
 /// Attempts refused by the application that are remembered, to drop the rest of their
 /// ClientHello, which arrives microseconds later.
@@ -63,6 +64,7 @@ impl Endpoint {
         }
         let mut initial = OpenedInitial {
             from: first.from,
+            version: header.version,
             original_dcid: dcid,
             dcid,
             scid,
@@ -96,14 +98,26 @@ impl Endpoint {
             return Err(DropReason::Unexpected);
         }
         match denied {
-            Err(error) => reply::close(&initial.dcid, &initial.scid, &error, response),
+            Err(error) => reply::close(
+                initial.version,
+                &initial.dcid,
+                &initial.scid,
+                &error,
+                response,
+            ),
             Ok(Denial::Refuse(refusal)) => {
                 if !self.admission.may_refuse(now) {
                     return Err(self.withhold_refusal());
                 }
                 self.count_refusal(refusal);
                 let error = TransportError::new(Code::CONNECTION_REFUSED, refusal.reason());
-                reply::close(&initial.dcid, &initial.scid, &error, response);
+                let OpenedInitial {
+                    version,
+                    dcid,
+                    scid,
+                    ..
+                } = &initial;
+                reply::close(*version, dcid, scid, &error, response);
             }
             Ok(Denial::Retry) => self.write_retry(&initial, response),
         }
@@ -153,9 +167,12 @@ impl Endpoint {
     fn answers_retry(&self, first: &FirstDatagram<'_>, dcid: &ConnectionId, token: &[u8]) -> bool {
         let server = self.config.server.as_ref();
         let opened = server.map(|server| {
-            server
-                .token_key
-                .open(token, first.unix_now, first.from.remote)
+            server.token_key.open(
+                token,
+                first.unix_now,
+                first.from.remote,
+                first.header.version,
+            )
         });
         matches!(opened, Some(Ok(Token::Retry(retry))) if retry.retry_scid == *dcid)
     }
@@ -173,10 +190,12 @@ impl Endpoint {
         if token.is_empty() {
             return Ok(());
         }
-        match server
-            .token_key
-            .open(token, initial.unix_now, initial.from.remote)
-        {
+        match server.token_key.open(
+            token,
+            initial.unix_now,
+            initial.from.remote,
+            initial.version,
+        ) {
             Ok(Token::Retry(retry)) => {
                 if retry.retry_scid != initial.dcid {
                     return Err(TransportError::new(
@@ -217,6 +236,7 @@ impl Endpoint {
         server.token_key.seal_retry(
             &RetryToken {
                 issued: initial.unix_now,
+                version: initial.version,
                 client: initial.from.remote,
                 original_dcid: initial.dcid,
                 retry_scid,
@@ -226,6 +246,7 @@ impl Endpoint {
         );
         let random = self.rng.u64() as u8;
         reply::retry(
+            initial.version,
             initial.scid,
             retry_scid,
             &initial.dcid,
@@ -268,12 +289,20 @@ impl Endpoint {
                 "this endpoint has no server settings",
             ));
         };
+        let crypto = self
+            .crypto
+            .get_or_insert_with(|| {
+                ServerCryptoByVersion::new(server.crypto.clone(), self.config.transport.versions)
+            })
+            .clone();
         let ip = initial.from.remote.ip();
-        let tokens = token_issuer(&mut self.tokens, server, initial.unix_now, now);
+        let tokens = token_issuer(&mut self.tokens, server, initial.unix_now, now)
+            .for_version(initial.version);
         let new_token = tokens.issue(now, ip, &mut self.rng);
         let accept = AcceptOptions {
             remote: initial.from.remote,
             local_ip: initial.from.local_ip,
+            version: initial.version,
             original_dcid: initial.original_dcid,
             initial_keys: initial.keys,
             retry_scid: initial.retry_scid,
@@ -283,7 +312,7 @@ impl Endpoint {
             tokens,
             new_token,
             preferred_address: server.preferred_address,
-            crypto: server.crypto.clone(),
+            crypto,
         };
         let initial_dcid = initial.dcid;
         let mut common = self.common(now);
@@ -312,8 +341,13 @@ impl Endpoint {
         }
         self.refused.push_back(incoming.initial.dcid);
         let error = TransportError::new(Code::CONNECTION_REFUSED, "refused by the application");
-        let OpenedInitial { dcid, scid, .. } = &incoming.initial;
-        reply::close(dcid, scid, &error, response);
+        let OpenedInitial {
+            version,
+            dcid,
+            scid,
+            ..
+        } = &incoming.initial;
+        reply::close(*version, dcid, scid, &error, response);
     }
 }
 
@@ -328,6 +362,7 @@ fn token_issuer(
     if let Some(issuer) = issuer.as_ref().filter(right) {
         return issuer.clone();
     }
-    let made = Arc::new(TokenIssuer::new(server.token_key.clone(), unix_now, now));
+    let key = server.token_key.clone();
+    let made = Arc::new(TokenIssuer::new(key, Version::V1, unix_now, now));
     issuer.insert(made).clone()
 }

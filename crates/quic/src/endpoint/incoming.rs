@@ -7,9 +7,9 @@ use super::admission::AdmissionGuard;
 use crate::Role;
 use crate::cid::ConnectionId;
 use crate::connection::RecvMeta;
-use crate::crypto::{Keys, initial_keys};
+use crate::crypto::{InitialKeys, initial_keys};
 use crate::wire::header::{PartialHeader, UnprotectedHeader};
-use crate::wire::{Frame, Frames};
+use crate::wire::{Frame, Frames, Version};
 
 /// Which part of the ClientHello a packet carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub struct Incoming {
 #[derive(Debug)]
 pub(super) struct OpenedInitial {
     pub(super) from: RecvMeta,
+    pub(super) version: Version,
     pub(super) original_dcid: ConnectionId,
     pub(super) dcid: ConnectionId,
     pub(super) scid: ConnectionId,
@@ -43,7 +44,7 @@ pub(super) struct OpenedInitial {
     pub(super) hello: ClientHelloPart,
     pub(super) unix_now: u64,
     /// The keys that opened it.
-    pub(super) keys: Box<Keys>,
+    pub(super) keys: Box<InitialKeys>,
 }
 
 impl Incoming {
@@ -66,9 +67,10 @@ pub(super) fn open(
     dcid: &ConnectionId,
     header: &PartialHeader,
     datagram: &[u8],
-) -> Option<(Box<Keys>, Vec<u8>)> {
-    let keys = Box::new(initial_keys(dcid, Role::Server));
-    let remote = &keys.remote;
+) -> Option<(Box<InitialKeys>, Vec<u8>)> {
+    let keys = initial_keys(header.version, dcid, Role::Server);
+    let keys = Box::new(InitialKeys::from(keys));
+    let remote = &keys.current.remote;
     let mut packet = datagram.get(..header.packet_len)?.to_vec();
     remote.unprotect_header(&mut packet, header.number_at)?;
     let open = UnprotectedHeader::read(&packet, header.number_at)?;

@@ -41,7 +41,7 @@ use crate::cid::generator::CidGenerator;
 use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, ConnectOptions, Connection, EndpointEvent, RecvMeta};
 use crate::count::Count;
-use crate::crypto::TokenIssuer;
+use crate::crypto::{ServerCryptoByVersion, TokenIssuer};
 use crate::error::TransportError;
 use crate::event::DropReason;
 use crate::memory;
@@ -138,6 +138,8 @@ pub struct Endpoint {
     mtu_discovery: bool,
     /// Makes NEW_TOKEN tokens, once there was a client.
     tokens: Option<Arc<TokenIssuer>>,
+    /// The TLS settings for each version, once there was a client.
+    crypto: Option<ServerCryptoByVersion>,
 }
 
 impl Endpoint {
@@ -179,6 +181,7 @@ impl Endpoint {
             counters: EndpointCounters::default(),
             mtu_discovery: true,
             tokens: None,
+            crypto: None,
             config,
             rng,
         }
@@ -334,12 +337,16 @@ impl Endpoint {
         // RFC 9000 §14.1: a client's first datagram has at least 1,200 bytes, also if its
         // version is unknown (§6.1 requires the same).
         let full = datagram.len() >= usize::from(MIN_MTU);
-        match header.kind {
-            HeaderKind::UnsupportedVersion if full => {
-                self.counters.negotiations.count_one();
-                reply::negotiation(&mut self.rng, &header, datagram, response);
-                Ok(DatagramEvent::Response)
+        let versions = self.config.transport.versions;
+        if !versions.contains(version) {
+            if !full {
+                return Err(DropReason::Malformed);
             }
+            self.counters.negotiations.count_one();
+            reply::negotiation(&mut self.rng, versions, &header, datagram, response);
+            return Ok(DatagramEvent::Response);
+        }
+        match header.kind {
             HeaderKind::Initial { token } if full => {
                 let first = FirstDatagram {
                     now,

@@ -9,7 +9,8 @@ use crate::rng::Rng;
 use crate::wire::header::{LongHeader, LongKind, PartialHeader};
 use crate::wire::retry::Retry;
 use crate::wire::{
-    MIN_MTU, TruncatedNumber, Version, Writer, frame, negotiation, reset as wire_reset,
+    MIN_MTU, TruncatedNumber, Version, VersionPreference, Writer, frame, negotiation,
+    reset as wire_reset,
 };
 
 /// Room for any of these packets without its tag. A Retry token is the longest part, and no
@@ -29,12 +30,14 @@ fn write(response: &mut Vec<u8>, encode: impl FnOnce(&mut Writer<'_>)) {
 /// Writes Version Negotiation (RFC 9000 §17.2.1), with a reserved version among ours (§15).
 pub(super) fn negotiation(
     rng: &mut Rng,
+    versions: VersionPreference,
     header: &PartialHeader,
     datagram: &[u8],
     response: &mut Vec<u8>,
 ) {
     let random = rng.u64();
-    let versions = [Version::V1, Version::reserved(random as u32)];
+    let reserved = Version::reserved(random as u32);
+    let versions: Vec<Version> = versions.iter().chain([reserved]).collect();
     write(response, |w| {
         negotiation::encode(
             w,
@@ -48,6 +51,7 @@ pub(super) fn negotiation(
 
 /// Writes Retry (RFC 9000 §17.2.5, RFC 9001 §5.8).
 pub(super) fn retry(
+    version: Version,
     client: ConnectionId,
     retry_scid: ConnectionId,
     original_dcid: &ConnectionId,
@@ -57,7 +61,7 @@ pub(super) fn retry(
 ) {
     write(response, |w| {
         Retry {
-            version: Version::V1,
+            version,
             dcid: client,
             scid: retry_scid,
             token,
@@ -74,6 +78,7 @@ pub(super) fn retry(
 /// Writes an Initial packet with CONNECTION_CLOSE (RFC 9000 §10.2.3), smaller than the
 /// datagram that it answers.
 pub(super) fn close(
+    version: Version,
     dcid: &ConnectionId,
     client: &ConnectionId,
     error: &TransportError,
@@ -84,7 +89,7 @@ pub(super) fn close(
     write(response, |w| {
         positions = LongHeader {
             kind: LongKind::Initial { token: &[] },
-            version: Version::V1,
+            version,
             dcid: *client,
             scid: *dcid,
             number,
@@ -98,7 +103,7 @@ pub(super) fn close(
     response.resize(end, 0);
     let sealed = positions.is_some_and(|at| {
         at.finish(response, end)
-            && initial_keys(dcid, Role::Server)
+            && initial_keys(version, dcid, Role::Server)
                 .local
                 .seal(0, response, at.payload_at, number.size())
                 .is_ok()
@@ -127,8 +132,8 @@ mod tests {
 
     /// Returns the reason that a client reads in the packet.
     fn reason(mut packet: Vec<u8>, dcid: &ConnectionId) -> String {
-        let keys = initial_keys(dcid, Role::Client).remote;
         let header = PartialHeader::parse(&packet, 8).expect("a header");
+        let keys = initial_keys(header.version, dcid, Role::Client).remote;
         assert_eq!(header.packet_len, packet.len());
         keys.unprotect_header(&mut packet, header.number_at)
             .expect("a sample");
@@ -149,7 +154,8 @@ mod tests {
                 let words = "é".repeat(len / 2) + &"x".repeat(len % 2);
                 let error = TransportError::new(Code::CONNECTION_REFUSED, words.clone());
                 let mut response = vec![0xff; 7];
-                close(&dcid, &client, &error, &mut response);
+                let version = [Version::V1, Version::V2][len % 2];
+                close(version, &dcid, &client, &error, &mut response);
                 assert!((20..=1200).contains(&response.len()), "{}", response.len());
                 let read = reason(response, &dcid);
                 assert!(words.starts_with(&read));
@@ -165,7 +171,9 @@ mod tests {
         let (client, ours, original) = (cid(1, 20), cid(2, 20), cid(3, 20));
         for len in 1..2000 {
             let mut response = Vec::new();
-            retry(client, ours, &original, &vec![7; len], 0, &mut response);
+            let version = [Version::V1, Version::V2][len % 2];
+            let token = vec![7; len];
+            retry(version, client, ours, &original, &token, 0, &mut response);
             if len <= ROOM - 47 {
                 assert_eq!(response.len(), len + 47 + TAG_LEN);
             } else {
@@ -186,8 +194,9 @@ mod tests {
             probe.resize(1200, 0);
             let header = PartialHeader::parse(&probe, 8).expect("a header");
             let mut response = Vec::new();
-            negotiation(&mut rng, &header, &probe, &mut response);
-            assert_eq!(response.len(), 7 + 2 * usize::from(len) + 8);
+            let versions = VersionPreference::default();
+            negotiation(&mut rng, versions, &header, &probe, &mut response);
+            assert_eq!(response.len(), 7 + 2 * usize::from(len) + 12);
         }
     }
 

@@ -59,6 +59,7 @@ impl Streams {
         let len = self.admit_write(id, data.len())?;
         let taken = data.get(..len).unwrap_or(data);
         self.with_send(id, |half| half.write(taken));
+        self.after_write(id, len);
         Ok(len)
     }
 
@@ -71,6 +72,7 @@ impl Streams {
         let len = self.admit_write(id, chunk.len())?;
         let taken = chunk.split_to(len);
         self.with_send(id, |half| half.write_chunk(taken));
+        self.after_write(id, len);
         Ok(len)
     }
 
@@ -123,6 +125,31 @@ impl Streams {
         Ok(())
     }
 
+    /// Resets the sending half as [`reset`](Self::reset), but still delivers what was written before
+    /// the offset `reliable_size` (draft-ietf-quic-reliable-stream-reset §5). Peers that do not
+    /// support it get a plain reset.
+    ///
+    /// # Errors
+    /// [`WriteError::Unknown`] if there is no such stream, or it is finished.
+    pub fn reset_at(
+        &mut self,
+        id: StreamId,
+        code: u64,
+        reliable_size: u64,
+    ) -> Result<(), WriteError> {
+        let reliable_size = if self.reliable_resets {
+            reliable_size
+        } else {
+            0
+        };
+        let code = code.min(VARINT_MAX);
+        let reset = self.with_send(id, |half| half.reset_at(code, reliable_size));
+        if reset.ok_or(WriteError::Unknown)? {
+            self.after_reset(id);
+        }
+        Ok(())
+    }
+
     /// Stops reading, and asks the peer to stop sending with an application error code (at most
     /// 2^62 - 1, as in [`reset`](Self::reset)). Has no effect if the stream was already stopped.
     ///
@@ -134,6 +161,9 @@ impl Streams {
         let (discarded, ask) = stopped.ok_or(ReadError::Unknown)?;
         if let Some(bytes) = discarded {
             self.consume(bytes);
+            if let Some(groups) = &mut self.groups {
+                groups.on_received(id, 0, bytes);
+            }
             self.mark(id, |control| control.stop = ask);
             self.prune(id);
         }
@@ -198,7 +228,17 @@ impl Streams {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
         let half = half.ok_or(WriteError::Unknown)?;
         half.check_writable()?;
-        let allowed = half.writable_bytes(&self.sending.write_budget());
+        let credit = self.groups.as_ref().map_or(u64::MAX, |it| it.writable(id));
+        if let Some(groups) = &mut self.groups
+            && credit == 0
+            && len > 0
+        {
+            groups.wait(id);
+            return Err(WriteError::Blocked);
+        }
+        let allowed = half
+            .writable_bytes(&self.sending.write_budget())
+            .min(credit);
         if allowed == 0 && len > 0 {
             self.sending.wait(id, half);
             return Err(WriteError::Blocked);
@@ -206,9 +246,19 @@ impl Streams {
         Ok(usize::try_from(allowed).unwrap_or(usize::MAX).min(len))
     }
 
+    /// Updates the account of the stream's group.
+    fn after_write(&mut self, id: StreamId, len: usize) {
+        if let Some(groups) = &mut self.groups {
+            groups.on_written(id, len as u64);
+        }
+    }
+
     /// Updates credit and events after the application has read `len` bytes or the end.
     fn after_read(&mut self, id: StreamId, len: usize) {
         self.consume(len as u64);
+        if let Some(groups) = &mut self.groups {
+            groups.on_received(id, 0, len as u64);
+        }
         self.release_if_spare(id);
         let over = self.streams.get(&id).and_then(Stream::recv);
         if over.is_some_and(|half: &RecvHalf| half.state().is_terminal()) {
@@ -219,10 +269,13 @@ impl Streams {
     /// Schedules RESET_STREAM after a sending half was reset, and removes its waiting writer.
     pub(super) fn after_reset(&mut self, id: StreamId) {
         let half = self.streams.get_mut(&id).and_then(Stream::send_mut);
+        let mut ready = false;
         if let Some(half) = half {
             self.sending.unqueue_writer(half);
+            ready = half.may_send_reset();
         }
-        self.mark(id, |control| control.reset = true);
+        self.mark(id, |control| control.reset = ready);
+        self.after_group_reset(id);
         self.wake_writers();
     }
 }

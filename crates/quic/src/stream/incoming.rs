@@ -3,6 +3,7 @@
 
 use super::event::StreamEvent;
 use super::halves::Stream;
+use super::recv::RecvHalf;
 use super::{Directionality, MAX_STREAM_COUNT, StreamId, Streams};
 use crate::error::{Code, TransportError};
 
@@ -64,6 +65,28 @@ impl Streams {
         self.locate(id, Half::Recv)?;
         let credit = self.receive.granted().saturating_sub(self.received);
         if let Some(news) = self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
+            self.apply_received(id, news?);
+        }
+        Ok(())
+    }
+
+    /// Handles a RESET_STREAM_AT frame (draft-ietf-quic-reliable-stream-reset §4): what lies before
+    /// `reliable_size` is still delivered.
+    ///
+    /// # Errors
+    /// As [`on_reset_stream`](Self::on_reset_stream); `STREAM_STATE_ERROR` too if the code differs
+    /// from that of an earlier reset.
+    pub fn on_reset_stream_at(
+        &mut self,
+        id: StreamId,
+        code: u64,
+        final_size: u64,
+        reliable_size: u64,
+    ) -> Result<(), TransportError> {
+        self.locate(id, Half::Recv)?;
+        let credit = self.receive.granted().saturating_sub(self.received);
+        let reset = |half: &mut RecvHalf| half.on_reset_at(code, final_size, reliable_size, credit);
+        if let Some(news) = self.with_recv(id, reset) {
             self.apply_received(id, news?);
         }
         Ok(())

@@ -8,8 +8,8 @@ use crate::wire::frame::data;
 /// Data is not split for a fragment shorter than this, bytes.
 const MIN_FRAGMENT: usize = 32;
 
-/// Size of the largest control frame, bytes: a type and three integers (RESET_STREAM).
-pub(super) const CONTROL_ROOM: usize = 1 + 3 * 8;
+/// Size of the largest control frame, bytes: a type and four integers (RESET_STREAM_AT).
+pub(super) const CONTROL_ROOM: usize = 1 + 4 * 8;
 
 /// The layout of a STREAM frame in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,10 +108,11 @@ mod tests {
     #[test]
     fn control_reserve_holds_any_control_frame() {
         let id = StreamId::from_wire(VARINT_MAX);
-        let largest = Frame::ResetStream {
+        let largest = Frame::ResetStreamAt {
             id,
             code: VARINT_MAX,
             final_size: VARINT_MAX,
+            reliable_size: VARINT_MAX,
         };
         assert_eq!(largest.size(), CONTROL_ROOM);
     }

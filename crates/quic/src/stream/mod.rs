@@ -11,6 +11,7 @@
 //! per_direction   values for each directionality
 //! send_buffer, ranges        data to send
 //! assembler, out_of_order, block   received data
+//! group        streams that share credit of their own
 //! sending      what sending halves share: credit, buffer budget, schedule
 //! budget       limits on buffered data, which may change at any time
 //! window       receive windows; concurrency: stream limits
@@ -23,6 +24,7 @@ mod concurrency;
 pub(crate) mod config;
 pub(crate) mod content;
 mod event;
+mod group;
 mod halves;
 mod incoming;
 #[cfg(feature = "testing")]
@@ -47,6 +49,7 @@ mod window;
 pub use crate::wire::stream_id::{Directionality, MAX_STREAM_COUNT, StreamId};
 pub use config::Config;
 pub use event::StreamEvent;
+pub use group::{GroupAccount, GroupMarks};
 pub use recv::ReadError;
 pub use schedule::Priority;
 pub use send::{SendProgress, WriteError};

@@ -50,7 +50,7 @@ impl Streams {
                 self.with_send(id, |half| half.buffer.on_lost(offset, u64::from(len), fin));
             }
             StreamContent::Reset(id) => {
-                let again = self.send_half(id).is_some_and(SendHalf::is_resetting);
+                let again = self.send_half(id).is_some_and(SendHalf::wants_reset);
                 self.mark(id, |control| control.reset |= again);
             }
             StreamContent::StopSending(id) => {
@@ -93,14 +93,15 @@ impl Streams {
         let acked = self.with_send(id, |half| {
             let before = half.delivered();
             let complete = half.on_acked(offset, len, fin);
-            (complete, half.delivered().saturating_sub(before))
+            let fresh = half.delivered().saturating_sub(before);
+            (complete, fresh, half.state().is_terminal())
         });
-        let complete = acked.map(|(complete, fresh)| {
-            self.progress |= fresh > 0;
-            complete
-        });
-        if complete == Some(true) {
+        let (complete, fresh, is_over) = acked.unwrap_or_default();
+        self.progress |= fresh > 0;
+        if complete {
             self.events.push(StreamEvent::Finished(id));
+        }
+        if is_over {
             self.prune(id);
         } else {
             self.wake_writer(id);

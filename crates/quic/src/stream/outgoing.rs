@@ -6,6 +6,7 @@ use super::halves::Stream;
 use super::layout::{CONTROL_ROOM, layout_stream};
 use super::ranges::Span;
 use super::recv::RecvHalf;
+use super::send::SendHalf;
 use super::{Directionality, StreamContent, StreamId, Streams};
 use crate::time::Instant;
 use crate::wire::{Frame, Writer};
@@ -161,16 +162,8 @@ impl Streams {
         let control = &mut stream.control;
         if control.reset {
             control.reset = false;
-            if let Some(half) = stream.send()
-                && let Some(code) = half.reset_code()
-            {
-                let final_size = half.final_size();
-                Frame::ResetStream {
-                    id,
-                    code,
-                    final_size,
-                }
-                .encode(w);
+            if let Some(frame) = stream.send().and_then(|half| reset_frame(id, half)) {
+                frame.encode(w);
                 contents(StreamContent::Reset(id));
             }
         } else if control.stop {
@@ -234,13 +227,17 @@ impl Streams {
         let priority = half.priority;
         let layout = layout_stream(id, span.start, span.len(), w.remaining())?;
         let len = layout.len as u64;
-        let fin = self.with_send(id, |half| {
+        let (fin, reset) = self.with_send(id, |half| {
+            let waited = half.is_resetting() && !half.may_send_reset();
             let fin = half.on_sent(span.start, len);
             if let Some(out) = layout.write_header(w, id, span.start, fin) {
                 half.buffer.copy_to(span.start, out);
             }
-            fin
+            (fin, waited && half.may_send_reset())
         })?;
+        if reset {
+            self.mark(id, |control| control.reset = true);
+        }
         match source {
             Source::Free => self.sending.free.served(id, priority),
             Source::Paid => {
@@ -277,4 +274,23 @@ impl Streams {
             }
         }
     }
+}
+
+/// Returns the frame that resets a stream.
+fn reset_frame(id: StreamId, half: &SendHalf) -> Option<Frame<'static>> {
+    let code = half.reset_code()?;
+    let (final_size, reliable_size) = (half.final_size(), half.reliable_size());
+    Some(match reliable_size {
+        0 => Frame::ResetStream {
+            id,
+            code,
+            final_size,
+        },
+        _ => Frame::ResetStreamAt {
+            id,
+            code,
+            final_size,
+            reliable_size,
+        },
+    })
 }

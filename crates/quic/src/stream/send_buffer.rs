@@ -288,9 +288,10 @@ impl SendBuffer {
 
     /// Schedules a lost range again, except for the parts that are acknowledged.
     pub(super) fn on_lost(&mut self, offset: u64, len: u64, fin: bool) {
-        let end = offset.saturating_add(len).min(self.sent);
+        // After a reset, what was sent may end beyond what is delivered.
+        let end = offset.saturating_add(len).min(self.sent).min(self.end);
         let lost = &mut self.lost;
-        let span = Span::new(offset.max(self.base), end);
+        let span = Span::new(offset.max(self.base).min(end), end);
         if !span.is_empty() {
             self.acked.for_each_gap(span, |gap| lost.insert(gap));
         }
@@ -314,6 +315,22 @@ impl SendBuffer {
         self.blocks.shrink_to_fit();
         self.acked.release_memory();
         self.lost.release_memory();
+    }
+
+    /// Drops the data from `end` on, and the FIN: what was sent of it is not repeated.
+    pub(super) fn truncate(&mut self, end: u64) {
+        self.end = end.min(self.end).max(self.base);
+        self.fin = Fin::Open;
+        self.lost.remove(Span::new(self.end, u64::MAX));
+        while self
+            .blocks
+            .back()
+            .is_some_and(|block| block.start >= self.end)
+        {
+            let dropped = self.blocks.pop_back();
+            let pinned = dropped.map_or(0, |block| block.storage.pinned());
+            self.pinned = self.pinned.saturating_sub(pinned);
+        }
     }
 
     /// Drops all data; offsets stay.

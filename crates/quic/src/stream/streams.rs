@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::concurrency::{LocalStreams, RemoteStreams};
 use super::config::StreamLimits;
 use super::event::{Events, StreamEvent};
+use super::group::Groups;
 use super::halves::{Halves, PendingControl, SparePairs, Stream};
 use super::per_direction::PerDirection;
 use super::recv::{BufferUsage, Received, RecvHalf};
@@ -64,6 +65,8 @@ pub struct Streams {
     pub(super) remote: PerDirection<RemoteStreams>,
     /// The peer's limits on each stream, once known.
     limits: Option<StreamLimits>,
+    /// Whether the peer supports RESET_STREAM_AT.
+    pub(super) reliable_resets: bool,
     pub(super) sending: Sending,
     /// Credit we grant for all streams together.
     pub(super) receive: Window,
@@ -82,6 +85,8 @@ pub struct Streams {
     /// Streams with [`PendingControl`] frames to send.
     pub(super) control: BTreeSet<StreamId>,
     pub(super) events: Events,
+    /// `None` while there are no groups.
+    pub(super) groups: Option<Box<Groups>>,
     /// When [`Self::fill`] was last called.
     pub(super) now: Instant,
 }
@@ -101,6 +106,7 @@ impl Streams {
                 RemoteStreams::new(config.max_uni_streams),
             ),
             limits: None,
+            reliable_resets: false,
             sending: Sending::new(config.send_budget, config.send_limit),
             receive: Window::new(
                 config.connection_window,
@@ -115,6 +121,7 @@ impl Streams {
             hurried_streams: Vec::new(),
             control: BTreeSet::new(),
             events: Events::default(),
+            groups: None,
             now: Instant::ZERO,
             config,
         }
@@ -141,6 +148,11 @@ impl Streams {
         }
         self.raise_stream_limit(Directionality::Bidirectional, limits.streams_bidi);
         self.raise_stream_limit(Directionality::Unidirectional, limits.streams_uni);
+    }
+
+    /// Sets whether the peer supports RESET_STREAM_AT. Not remembered for 0-RTT.
+    pub fn set_reliable_resets(&mut self, supported: bool) {
+        self.reliable_resets = supported;
     }
 
     /// Called when the server rejects 0-RTT (RFC 9001 §4.6.2): everything sent has to be sent again,
@@ -214,6 +226,7 @@ impl Streams {
             + memory::btree_set(&self.control)
             + memory::vec(&self.hurried_streams)
             + self.events.memory()
+            + self.groups.as_ref().map_or(0, |groups| groups.memory())
     }
 
     /// Returns numbers and memory of the streams.
@@ -382,6 +395,9 @@ impl Streams {
         self.received.count(news.raised);
         self.progress |= news.fresh > 0;
         self.consume(news.discarded);
+        if let Some(groups) = &mut self.groups {
+            groups.on_received(id, news.raised, news.discarded);
+        }
         if news.readable {
             self.events.push(StreamEvent::Readable(id));
         }
@@ -450,6 +466,9 @@ impl Streams {
             return;
         }
         self.control.remove(&id);
+        if let Some(groups) = &mut self.groups {
+            groups.leave(id);
+        }
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };

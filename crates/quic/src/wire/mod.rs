@@ -31,7 +31,7 @@ pub use header::{ByteSpan, PartialHeader};
 pub use packet::PacketKind;
 pub use stream_id::StreamId;
 pub use transport_parameters::{PreferredAddress, TransportParameters, VersionInformation};
-pub use version::Version;
+pub use version::{Version, VersionPreference, VersionPreferenceError};
 
 pub(crate) use number::TruncatedNumber;
 pub(crate) use ranges::RangeSet;

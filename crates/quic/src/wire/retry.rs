@@ -15,13 +15,10 @@ pub(crate) const TAG_LEN: usize = 16;
 /// the initial burst, for X25519MLKEM768. Tokens in use are below 300 bytes.
 pub const MAX_TOKEN_LEN: usize = 800;
 
-/// Type bits of a Retry's first byte.
-const TYPE: u8 = 0x30;
-
 /// A Retry packet before its integrity tag.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry<'a> {
-    /// The version of the Initial it answers.
+    /// The version of the Initial it answers; a supported one.
     pub version: Version,
     /// The source connection ID of the Initial.
     pub dcid: ConnectionId,
@@ -49,7 +46,7 @@ impl Retry<'_> {
         encode_long_prefix(
             w,
             true,
-            TYPE | random & 0x0f,
+            self.version.of_connection().long_types.retry | random & 0x0f,
             self.version,
             &self.dcid,
             &self.scid,

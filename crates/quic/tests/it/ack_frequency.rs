@@ -1,9 +1,11 @@
 //! How often the peer is asked to acknowledge, seen by what comes back
 //! (draft-ietf-quic-ack-frequency).
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
-use clearway_links::{LinkConfig, Path};
+use clearway_links::{Direction, LinkConfig, Path};
 use clearway_quic::connection::Connection;
 use clearway_quic::stream::Directionality;
 use clearway_testing::{Setup, World, download, path};
@@ -92,4 +94,42 @@ fn forgotten_packet_numbers_make_no_ack_due() {
         sent <= EXCHANGES + 3,
         "{sent} packets for {EXCHANGES} requests"
     );
+}
+
+/// A probe asks for its acknowledgement: it does not wait until so many packets have come as
+/// were asked for, nor for the delay.
+#[test]
+fn probes_are_acknowledged_at_once_where_few_acks_are_asked_for() {
+    let path = path("rate=500M delay=20ms queue=2000", 1);
+    let mut world = World::new(Setup::new(), path, 1);
+    world.handshake();
+    // After this, the server asks for fewer ACKs.
+    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
+    world.run_for(Duration::from_secs(1));
+
+    let id = world.ask();
+    let server_accepts = |world: &mut World| {
+        let server = world.server.connection();
+        server.accept(Directionality::Bidirectional).is_some()
+    };
+    let second = Duration::from_secs(1);
+    assert!(world.run_until(second, server_accepts));
+
+    // The next datagram of the server is lost, and the others are counted.
+    let sent: Rc<[Cell<u32>; 2]> = Rc::default();
+    let counted = sent.clone();
+    world.filter = Some(Box::new(move |direction, _| {
+        let count = &counted[usize::from(direction == Direction::Up)];
+        count.set(count.get() + 1);
+        direction == Direction::Up || count.get() > 1
+    }));
+    let server = world.server.connection();
+    server.write(id, b"lost").expect("writes");
+    world.flush();
+    let before = sent[1].get();
+    assert!(world.run_until(second, |_| sent[0].get() > 1));
+    let probe = world.now;
+    assert!(world.run_until(second, |_| sent[1].get() > before));
+    let waited = world.now - probe - Duration::from_millis(20);
+    assert!(waited < Duration::from_millis(1), "{waited:?}");
 }

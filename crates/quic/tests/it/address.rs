@@ -179,13 +179,13 @@ fn client_without_common_version_closes() {
     world.filter = Some(Box::new(|direction, packet: &mut Packet| {
         match direction {
             // The server sees a version it does not know …
-            Direction::Up => packet.data[1..5].copy_from_slice(&[0x6b, 0x33, 0x43, 0xcf]),
+            Direction::Up => packet.data[1..5].copy_from_slice(&[0x5b, 0x33, 0x43, 0xcf]),
             // … and offers, on its way altered, only others.
             Direction::Down => {
                 let at = packet.data.len() - 4;
                 packet.data.truncate(at);
                 for chunk in packet.data[23..].chunks_mut(4) {
-                    chunk.copy_from_slice(&[0x6b, 0x33, 0x43, 0xcf][..chunk.len()]);
+                    chunk.copy_from_slice(&[0x5b, 0x33, 0x43, 0xcf][..chunk.len()]);
                 }
             }
         }
@@ -204,7 +204,7 @@ fn version_negotiation_listing_our_version_is_ignored() {
     let mut first = true;
     world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
         if direction == Direction::Up && std::mem::take(&mut first) {
-            packet.data[1..5].copy_from_slice(&[0x6b, 0x33, 0x43, 0xcf]);
+            packet.data[1..5].copy_from_slice(&[0x5b, 0x33, 0x43, 0xcf]);
         }
         true
     }));

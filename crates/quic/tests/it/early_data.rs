@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clearway_quic::connection::{ConnectOptions, Event};
 use clearway_quic::stream::{Directionality, ReadError, StreamId};
+use clearway_quic::wire::Version;
 use clearway_testing::{Setup, World, path, server_id};
 
 const CLEAN: &str = "rate=100M delay=20ms queue=250";
@@ -122,7 +123,7 @@ fn early_data_is_resent_after_retry() {
     let mut world = acquainted(4);
     world.setup.always_retry = true;
     let name = server_id();
-    let token = world.setup.sessions.take_token(&name);
+    let token = world.setup.sessions.take_token(&name, Version::V1);
     assert!(token.is_some(), "a token would have saved the Retry");
     world.restart_server(51);
     let id = write_early(&mut world);

@@ -16,9 +16,11 @@ mod idle_timeout;
 mod l4s;
 mod loss_response;
 mod migration;
+mod mtu_probe_at_restart;
 mod operations;
 mod pitfalls;
 mod quic_lb;
+mod reliable_reset;
 mod restart;
 mod shards;
 #[cfg(feature = "specimens")]
@@ -26,4 +28,5 @@ mod specimens;
 mod spiral;
 mod streams;
 mod transfer;
+mod versions;
 mod worlds;

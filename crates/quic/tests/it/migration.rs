@@ -9,6 +9,7 @@ use clearway_links::{Direction, Nat, Packet, Path, Time};
 use clearway_quic::connection::{Event, MigrateError};
 use clearway_quic::crypto::{Token, TokenKey};
 use clearway_quic::stream::{Directionality, ReadError, StreamId, WriteError};
+use clearway_quic::wire::Version;
 use clearway_testing::{Setup, UNIX_ORIGIN, World, download, download_watched, path, server_id};
 
 const LINK: &str = "rate=20M delay=10ms queue=100";
@@ -473,7 +474,7 @@ fn validated_migration_gets_new_token() {
     world.run_for(Duration::from_millis(500));
     assert_eq!(world.server.connection().remote_address(), to);
     assert_eq!(sessions.stored(&name).tokens, 2);
-    let newest = sessions.take_token(&name).expect("a token");
-    let opened = TokenKey::new(&[7; 32]).open(&newest, UNIX_ORIGIN + 1, to);
+    let newest = sessions.take_token(&name, Version::V1).expect("a token");
+    let opened = TokenKey::new(&[7; 32]).open(&newest, UNIX_ORIGIN + 1, to, Version::V1);
     assert!(matches!(opened, Ok(Token::Address(_))), "{opened:?}");
 }

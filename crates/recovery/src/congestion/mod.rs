@@ -20,6 +20,7 @@
 //! | fast convergence; β applies to cwnd (§4.6, §4.7) | `cubic::fast_convergence_lowers_w_max_and_beta_applies_to_the_window` |
 //! | no growth while under-used; pacing is use (§5.8, RFC 9002 §7.8) | `classic::under_used_window_does_not_grow`, `cubic::flow_control_stops_the_curve_and_pacing_does_not` |
 //! | undo on proof, everything restored (§4.9.2) | `classic::spurious_event_restores_window_ssthresh_and_curve`, `classic::spurious_event_with_another_boundary_is_ignored` |
+//! | undo of an event after which others began | `classic/tests/undo::window_is_restored_whichever_event_is_proven_spurious_first` |
 //! | undo only below cwnd_prior | `classic::undo_is_skipped_if_the_window_has_reached_cwnd_prior` |
 //! | marks confirm congestion | `classic::ecn_mark_in_the_same_event_prevents_undo` |
 //! | no undo if some losses were real | `tests/spurious::late_ack_of_one_loss_does_not_undo_the_event` |
@@ -38,6 +39,7 @@
 //! | no overflow, ≥ minimum, deterministic, at any scale | `classic::arbitrary_events_keep_the_window_above_the_minimum`, `classic::fully_used_window_grows_at_every_scale` |
 //! | average window as the models predict | `classic::newreno_average_window_matches_the_model`, `classic::cubic_average_window_matches_the_model` |
 //! | Prague: α, once a round, RTT independence, first mark ends slow start | all of `prague` |
+//! | Prague: CUBIC without marks, its curve between them, its response in a classic queue | `prague::behaves_as_cubic_before_the_first_mark`, `prague::window_regrows_by_the_curve_of_cubic_when_marks_stop`, `prague::marks_of_a_classic_queue_reduce_as_cubic_does` |
 //!
 //! `bbr` keeps a model of the path instead (draft-ietf-ccwg-bbr, to which the sections
 //! refer). Its tests (paths within `bbr::tests`) include the 22 example test cases of the

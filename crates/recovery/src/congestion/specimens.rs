@@ -2,7 +2,8 @@
 //! is told, or its state afterwards.
 
 use crate::controller::{
-    Ack, Congestion, Controller, Ect, LostPacket, Metrics, Sent, Spurious, State, WindowPolicy,
+    Ack, AcksNeeded, Congestion, Controller, Ect, LostPacket, Metrics, Sent, Spurious, State,
+    WindowPolicy,
 };
 use crate::limit::Limit;
 use crate::specimens::Specimen;
@@ -128,8 +129,8 @@ impl<C: Controller> Controller for WithBug<C> {
         self.inner.trains_per_second()
     }
 
-    fn needs_ack_per_packet(&self) -> bool {
-        self.inner.needs_ack_per_packet()
+    fn acks_needed(&self) -> AcksNeeded {
+        self.inner.acks_needed()
     }
 
     fn ecn(&self) -> Ect {

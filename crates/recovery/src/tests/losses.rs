@@ -127,8 +127,13 @@ fn lost_mtu_probe_is_not_congestion() {
         ..bench.info(Space::Data, 1000)
     };
     bench.send_info(probe);
+    let path = bench.recovery.path(PATH).unwrap();
+    assert_eq!((path.in_flight(), path.data_in_flight()), (1452, 0));
     bench.send_many(3, 1000);
+    let path = bench.recovery.path(PATH).unwrap();
+    assert_eq!(path.data_in_flight(), 3 * BYTES);
     bench.ack(2..=4, 1100);
+    assert_eq!(bench.recovery.path(PATH).unwrap().data_in_flight(), 0);
     assert_eq!(bench.lost(), [1]);
     assert!(bench.out.lost[0].mtu_probe);
     assert_eq!(bench.in_flight(), 0, "it did count in flight");

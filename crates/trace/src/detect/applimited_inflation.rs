@@ -4,7 +4,7 @@
 
 use clearway_recovery::controller::WindowPolicy;
 
-use super::condition::{Condition, lasted};
+use super::condition::{Condition, Period};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -49,8 +49,8 @@ impl Detect for ApplimitedInflation {
         let twice = self.largest.max(view.initial_window).saturating_mul(2);
         let bound = twice.saturating_add(view.datagrams(SLACK));
         let holds = window > bound;
-        if let Some(span) = self.condition.update(holds, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.update(holds, view, view.round_trips(ROUNDS)) {
+            self.judge(view, period, out);
         }
         if holds {
             self.worst = (window, self.largest);
@@ -58,16 +58,17 @@ impl Detect for ApplimitedInflation {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.condition.update(false, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.finish(view, view.round_trips(ROUNDS)) {
+            self.judge(view, period, out);
         }
     }
 }
 
 impl ApplimitedInflation {
-    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) {
+        if period.lasted() >= srtt.saturating_mul(ROUNDS) {
+            let (t0, t1) = (period.start, period.end);
             let (window, largest) = self.worst;
             let finding = Finding::new(Detector::ApplimitedInflation, t0, t1, Severity::Error)
                 .with("window", window)

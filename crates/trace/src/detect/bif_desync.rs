@@ -1,6 +1,6 @@
 //! The reported bytes in flight differ from the sum over the packets in flight.
 
-use super::condition::{Condition, lasted};
+use super::condition::{Condition, Period};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
@@ -37,8 +37,8 @@ impl Detect for BifDesync {
             return;
         };
         let holds = differs(view, told, sum);
-        if let Some(span) = self.condition.update(holds, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.update(holds, view, view.round_trips(ROUNDS)) {
+            self.judge(view, period, out);
         }
         if holds {
             self.worst = (told, sum);
@@ -46,11 +46,11 @@ impl Detect for BifDesync {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.condition.update(false, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.finish(view, view.round_trips(ROUNDS)) {
+            self.judge(view, period, out);
         }
-        if let Some(span) = self.sum_spell.update(false, view.now) {
-            self.judge_sums(span, out);
+        if let Some(period) = self.sum_spell.finish(view, INSTANT) {
+            self.judge_sums(period, out);
         }
     }
 }
@@ -67,16 +67,17 @@ impl BifDesync {
             return;
         };
         let holds = differs(view, told, sum);
-        if let Some(span) = self.sum_spell.update(holds, view.now) {
-            self.judge_sums(span, out);
+        if let Some(period) = self.sum_spell.update(holds, view, INSTANT) {
+            self.judge_sums(period, out);
         }
         if holds {
             self.sum_worst = (told, sum);
         }
     }
 
-    fn judge_sums(&self, (t0, t1): (u64, u64), out: &mut Findings) {
-        if lasted((t0, t1)) > INSTANT {
+    fn judge_sums(&self, period: Period, out: &mut Findings) {
+        if period.lasted() > INSTANT {
+            let (t0, t1) = (period.start, period.end);
             let (told, sum) = self.sum_worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
                 .with("reported for all paths", told)
@@ -85,9 +86,10 @@ impl BifDesync {
         }
     }
 
-    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) {
+        if period.lasted() >= srtt.saturating_mul(ROUNDS) {
+            let (t0, t1) = (period.start, period.end);
             let (told, sum) = self.worst;
             let finding = Finding::new(Detector::BifDesync, t0, t1, Severity::Error)
                 .with("reported", told)
@@ -146,6 +148,15 @@ mod tests {
         };
         assert!(finds(true));
         assert!(!finds(false));
+    }
+
+    /// The report stood between packets of the same instant, and none follows.
+    #[test]
+    fn difference_before_a_silence_causes_no_finding() {
+        let mut script = Script::new("cubic", 20);
+        script.send(40).window(50, 20).wait(29_000);
+        script.ack(0, 39).window(50, 0);
+        assert!(!script.finds(Detector::BifDesync));
     }
 
     #[test]

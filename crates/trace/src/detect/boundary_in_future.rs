@@ -1,7 +1,7 @@
 //! The end of recovery lies beyond the packets sent so far: packets sent from now on count as sent
 //! before it.
 
-use super::condition::Condition;
+use super::condition::{Condition, Period};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::{Event, EventData, Metrics};
@@ -23,8 +23,8 @@ impl Detect for BoundaryInFuture {
             self.by = by;
             self.unit = unit;
         }
-        if let Some(span) = self.condition.update(ahead.is_some(), view.now) {
-            self.tell(span, out);
+        if let Some(period) = self.condition.update(ahead.is_some(), view, 0) {
+            self.tell(period, out);
         }
         if effects.path {
             self.condition = Condition::default();
@@ -32,8 +32,8 @@ impl Detect for BoundaryInFuture {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.condition.update(false, view.now) {
-            self.tell(span, out);
+        if let Some(period) = self.condition.finish(view, 0) {
+            self.tell(period, out);
         }
     }
 }
@@ -49,7 +49,8 @@ fn ahead(metrics: &Metrics, now: u64) -> Option<(u64, &'static str)> {
 }
 
 impl BoundaryInFuture {
-    fn tell(&self, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn tell(&self, period: Period, out: &mut Findings) {
+        let (t0, t1) = (period.start, period.end);
         let finding = Finding::new(Detector::BoundaryInFuture, t0, t1, Severity::Error)
             .with("ahead by", format!("{} {}", self.by, self.unit));
         out.push(finding);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::condition::{Condition, lasted};
+use super::condition::{Condition, Period};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -14,6 +14,8 @@ const BIN: u64 = 100_000_000;
 const BINS: usize = 100;
 /// Number of bins needed for a judgement.
 const ENOUGH: usize = 30;
+/// Round trips, and bins, for which a low estimate must be seen.
+const LOW: u64 = 4;
 /// Two of BBR's longest probing cycles, with some margin.
 const TWO_CYCLES: u64 = 7_000_000_000;
 
@@ -58,11 +60,11 @@ impl Detect for BwCollapse {
         let estimate = max_bw.saturating_mul(8);
         let low = !lossy && estimate < usual / 2;
         let high = !lossy && used > usual.saturating_mul(2);
-        if let Some(span) = self.low.update(low, view.now) {
-            self.judge_low(view, span, out);
+        if let Some(period) = self.low.update(low, view, needed(view)) {
+            self.judge_low(view, period, out);
         }
-        if let Some(span) = self.high.update(high, view.now) {
-            self.judge_high(span, out);
+        if let Some(period) = self.high.update(high, view, TWO_CYCLES) {
+            self.judge_high(period, out);
         }
         if low {
             self.said_low = (estimate, usual);
@@ -73,13 +75,18 @@ impl Detect for BwCollapse {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.low.update(false, view.now) {
-            self.judge_low(view, span, out);
+        if let Some(period) = self.low.finish(view, needed(view)) {
+            self.judge_low(view, period, out);
         }
-        if let Some(span) = self.high.update(false, view.now) {
-            self.judge_high(span, out);
+        if let Some(period) = self.high.finish(view, TWO_CYCLES) {
+            self.judge_high(period, out);
         }
     }
+}
+
+/// How long a low estimate must be seen.
+fn needed(view: &View) -> u64 {
+    view.round_trips(LOW).max(BIN * LOW)
 }
 
 impl BwCollapse {
@@ -120,27 +127,32 @@ impl BwCollapse {
             .is_some_and(|(lost, delivered)| lost.saturating_mul(50) >= delivered.max(1))
     }
 
-    fn judge_low(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge_low(&self, view: &View, period: Period, out: &mut Findings) {
         // One round may have an unusual sample.
-        if lasted((t0, t1)) > view.srtt().unwrap_or(0).saturating_mul(4) {
-            out.push(finding(t0, t1, self.said_low, "below half of it"));
+        if period.observed > needed(view) {
+            out.push(finding(period, self.said_low, "below half of it"));
         }
     }
 
-    fn judge_high(&self, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge_high(&self, period: Period, out: &mut Findings) {
         // A maximum is kept for two probing cycles by design: while others pause, or during
         // startup, it is rightly above the usual rate.
-        if lasted((t0, t1)) > TWO_CYCLES {
-            out.push(finding(t0, t1, self.said_high, "above twice of it"));
+        if period.observed > TWO_CYCLES {
+            out.push(finding(period, self.said_high, "above twice of it"));
         }
     }
 }
 
-fn finding(t0: u64, t1: u64, (estimate, usual): (u64, u64), how: &'static str) -> Finding {
-    Finding::new(Detector::BwCollapse, t0, t1, Severity::Error)
-        .with("estimate in bit/s", estimate)
-        .with("p90 delivery rate in bit/s", usual)
-        .with("estimate is", how)
+fn finding(period: Period, (estimate, usual): (u64, u64), how: &'static str) -> Finding {
+    Finding::new(
+        Detector::BwCollapse,
+        period.start,
+        period.end,
+        Severity::Error,
+    )
+    .with("estimate in bit/s", estimate)
+    .with("p90 delivery rate in bit/s", usual)
+    .with("estimate is", how)
 }
 
 #[cfg(test)]
@@ -175,6 +187,16 @@ mod tests {
         run(&mut script, 6, 9, 9);
         run(&mut script, 6, 9, 25);
         run(&mut script, 6, 9, 9);
+        assert!(!script.finds(Detector::BwCollapse));
+    }
+
+    #[test]
+    fn high_estimate_before_a_pause_causes_no_finding() {
+        let mut script = Script::new("bbr", 30);
+        run(&mut script, 6, 9, 9);
+        run(&mut script, 1, 9, 25);
+        script.limit(Limit::Application).wait(29_000);
+        run(&mut script, 1, 9, 25);
         assert!(!script.finds(Detector::BwCollapse));
     }
 

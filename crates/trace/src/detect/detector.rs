@@ -100,6 +100,18 @@ detectors! {
     /// Startup is paced more slowly than the first round trip allows.
     PacingStarved "pacing_starved"
         "Startup was paced below one initial window per round trip before any measurement justified it",
+    /// The sender loses a tenth of its packets in its own queue and goes on.
+    ExcessLoss "excess_loss"
+        "a tenth of the packets or more was lost for many seconds while the queue was long",
+    /// No ProbeRTT although the queue is long.
+    ProbeRttOverdue "probe_rtt_overdue"
+        "the round-trip time stayed far above its minimum and the controller did not drain the queue to measure it",
+    /// The path is used far less than before, without a reason.
+    UnderusedPath "underused_path"
+        "the sender used less than half of what the path had carried before, although the queue was empty and nothing was lost",
+    /// One flow gets next to nothing of a shared link.
+    FlowStarved "flow_starved"
+        "a flow got less than a tenth of an equal share of the link for many seconds",
     /// A timer expires again at once.
     BusyTimer "busy_timer"
         "an endpoint kept setting a timer that had already expired, which kept a processor busy",
@@ -134,8 +146,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_22_detector_names_round_trip() {
-        assert_eq!(Detector::ALL.len(), 22);
+    fn all_detector_names_round_trip() {
+        assert_eq!(Detector::ALL.len(), 26);
         for detector in Detector::ALL {
             assert_eq!(detector.name().parse(), Ok(*detector));
             assert_eq!(detector.name().replace('_', "-").parse(), Ok(*detector));

@@ -4,7 +4,7 @@
 
 use clearway_recovery::controller::WindowPolicy;
 
-use super::condition::{Condition, lasted};
+use super::condition::{Condition, Period};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -49,8 +49,9 @@ impl Detect for FloorPinned {
         let meant = constant || view.state.as_deref() == Some("probe_rtt");
         let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
         let began = self.condition.since().is_none();
-        if let Some(span) = self.condition.update(holds, view.now) {
-            self.judge(view, span, out);
+        let needed = view.round_trips(ROUNDS);
+        if let Some(period) = self.condition.update(holds, view, needed) {
+            self.judge(view, period, out);
         }
         if holds && began {
             self.acks = 0;
@@ -61,23 +62,24 @@ impl Detect for FloorPinned {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.condition.update(false, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.finish(view, view.round_trips(ROUNDS)) {
+            self.judge(view, period, out);
         }
     }
 }
 
 impl FloorPinned {
-    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
         // Between two probe timeouts there are no ACKs, so the window cannot grow.
-        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS) && self.acks >= ACKS {
+        if period.observed >= srtt.saturating_mul(ROUNDS) && self.acks >= ACKS {
+            let (t0, t1) = (period.start, period.end);
             let finding = Finding::new(Detector::FloorPinned, t0, t1, Severity::Error)
                 .with("window", self.worst)
                 .with("minimum window", view.floor())
                 .with(
                     "round trips",
-                    lasted((t0, t1)).checked_div(srtt).unwrap_or(0),
+                    period.observed.checked_div(srtt).unwrap_or(0),
                 );
             out.push(finding);
         }
@@ -119,6 +121,16 @@ mod tests {
             }
             assert_eq!(script.finds(Detector::FloorPinned), pinned, "{state}");
         }
+    }
+
+    #[test]
+    fn silence_after_few_rounds_causes_no_finding() {
+        let mut script = Script::new("cubic", 10);
+        for _ in 0..12 {
+            script.round(2, 2);
+        }
+        script.wait(29_000).window(2, 0);
+        assert!(!script.finds(Detector::FloorPinned));
     }
 
     #[test]

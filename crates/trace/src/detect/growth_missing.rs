@@ -6,7 +6,7 @@
 use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
 
-use super::condition::{Condition, lasted};
+use super::condition::{Condition, Period};
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
 use crate::event::Event;
@@ -51,8 +51,9 @@ impl Detect for GrowthMissing {
         // Pacing between two full windows does not interrupt it.
         let pauses = view.limit == Some(Limit::Pacing) && window == self.window && !trouble;
         let began = self.condition.since().is_none();
-        if !pauses && let Some(span) = self.condition.update(holds, view.now) {
-            self.judge(view, span, out);
+        let holds = holds || pauses && self.condition.since().is_some();
+        if let Some(period) = self.condition.update(holds, view, needed(view)) {
+            self.judge(view, period, out);
         }
         if holds && began {
             self.acks = 0;
@@ -61,21 +62,27 @@ impl Detect for GrowthMissing {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.condition.update(false, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.finish(view, needed(view)) {
+            self.judge(view, period, out);
         }
     }
 }
 
+/// How long it must be seen.
+fn needed(view: &View) -> u64 {
+    view.round_trips(ROUNDS).max(PLATEAU)
+}
+
 impl GrowthMissing {
-    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
+    fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
-        if lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS).max(PLATEAU) && self.acks >= ACKS {
+        if period.observed >= needed(view) && self.acks >= ACKS {
+            let (t0, t1) = (period.start, period.end);
             let finding = Finding::new(Detector::GrowthMissing, t0, t1, Severity::Error)
                 .with("window", self.window)
                 .with(
                     "round trips",
-                    lasted((t0, t1)).checked_div(srtt).unwrap_or(0),
+                    period.observed.checked_div(srtt).unwrap_or(0),
                 );
             out.push(finding);
         }
@@ -105,6 +112,16 @@ mod tests {
         // The probes were lost in an outage, and the only ACK came after it.
         script.wait(3_000);
         script.round(30, 31);
+        assert!(!script.finds(Detector::GrowthMissing));
+    }
+
+    #[test]
+    fn silence_after_few_rounds_causes_no_finding() {
+        let mut script = Script::new("newreno", 100);
+        for _ in 0..7 {
+            script.round(30, 30);
+        }
+        script.wait(29_000).window(30, 0);
         assert!(!script.finds(Detector::GrowthMissing));
     }
 

@@ -256,6 +256,11 @@ impl Ledger {
         }
     }
 
+    /// Events are missing: what is in flight is not known any longer.
+    pub(super) const fn on_missing_events(&mut self) {
+        self.complete = false;
+    }
+
     /// Switches to another path, whose bytes in flight are counted separately.
     pub(super) fn on_path(&mut self) {
         self.path = self.path.saturating_add(1);

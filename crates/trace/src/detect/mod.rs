@@ -2,7 +2,8 @@
 //!
 //! Each detector is a small state machine over one `View` of the connection,
 //! fed with live events or with any qlog. If a trace does not record what a
-//! detector needs, the detector stays silent. S is the smoothed RTT, F the minimum window,
+//! detector needs, the detector stays silent. A stretch of time without samples proves nothing and
+//! is not counted (`condition`), and after missing events all detectors begin again. S is the smoothed RTT, F the minimum window,
 //! M the maximum datagram size.
 //!
 //! | detector | condition | needs |
@@ -28,6 +29,10 @@
 //! | `undo_unproven` | an undo without a packet that was declared lost and acknowledged since the last one | `spurious_events`, losses, ACK frames |
 //! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |
 //! | `pacing_starved` | Startup for > 2 S at less than half the initial window per RTT | BBR's states, pacing rate, RTT |
+//! | `excess_loss` | ≥ 10 % lost over 10 s, in 8 of them, at a long queue | losses, ACK frames, RTT |
+//! | `probe_rtt_overdue` | a long queue for ≥ 15 s without a ProbeRTT | BBR's states, RTT, reasons |
+//! | `underused_path` | < half of the rate delivered before for ≥ 30 s, network-limited at an empty queue without losses or marks | reasons, RTT, `delivered` |
+//! | `flow_starved` | a bulk flow gets less than a tenth of an equal share for ≥ 20 s | several flows: found by the lab, not from a trace |
 //! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: found by the lab's world, not from a trace |
 
 mod amplification_deadlock;
@@ -37,6 +42,7 @@ mod boundary_in_future;
 mod bw_collapse;
 mod condition;
 mod detector;
+mod excess_loss;
 mod false_idle;
 mod fc_deadlock;
 mod finding;
@@ -48,6 +54,7 @@ mod pacing_stall;
 mod pacing_starved;
 mod persistent_false;
 mod phase_stuck;
+mod probe_rtt_overdue;
 mod pto_storm;
 mod recovery_flap;
 mod rtt_step;
@@ -56,6 +63,7 @@ mod startup_overrun;
 mod startup_stuck;
 #[cfg(test)]
 pub(crate) mod testing;
+mod underused_path;
 mod undo_unproven;
 mod view;
 
@@ -70,7 +78,7 @@ pub(crate) use self::finding::span;
 pub use self::finding::{Evidence, Finding, Severity};
 
 use self::view::{EventEffects, View};
-use crate::event::{Event, Role};
+use crate::event::{Event, EventData, Role};
 use crate::sink::Sink;
 
 /// Maximum number of findings per detector; more of the same add nothing.
@@ -126,6 +134,36 @@ impl Clone for Box<dyn Detect> {
     }
 }
 
+/// One of each.
+fn all() -> Vec<Box<dyn Detect>> {
+    vec![
+        Box::<floor_pinned::FloorPinned>::default(),
+        Box::<recovery_flap::RecoveryFlap>::default(),
+        Box::<boundary_in_future::BoundaryInFuture>::default(),
+        Box::<false_idle::FalseIdle>::default(),
+        Box::<multi_cut::MultiCut>::default(),
+        Box::<growth_missing::GrowthMissing>::default(),
+        Box::<pacing_stall::PacingStall>::default(),
+        Box::<phase_stuck::PhaseStuck>::default(),
+        Box::<bw_collapse::BwCollapse>::default(),
+        Box::<startup_stuck::StartupStuck>::default(),
+        Box::<pto_storm::PtoStorm>::default(),
+        Box::<spurious_storm::SpuriousStorm>::default(),
+        Box::<applimited_inflation::ApplimitedInflation>::default(),
+        Box::<bif_desync::BifDesync>::default(),
+        Box::<amplification_deadlock::AmplificationDeadlock>::default(),
+        Box::<persistent_false::PersistentFalse>::default(),
+        Box::<rtt_step::RttStep>::default(),
+        Box::<fc_deadlock::FcDeadlock>::default(),
+        Box::<undo_unproven::UndoUnproven>::default(),
+        Box::<startup_overrun::StartupOverrun>::default(),
+        Box::<pacing_starved::PacingStarved>::default(),
+        Box::<excess_loss::ExcessLoss>::default(),
+        Box::<probe_rtt_overdue::ProbeRttOverdue>::default(),
+        Box::<underused_path::UnderusedPath>::default(),
+    ]
+}
+
 /// All detectors over one connection's events.
 #[derive(Clone, Debug)]
 pub struct Detectors {
@@ -140,39 +178,29 @@ impl Detectors {
     pub fn new(profile: &Profile) -> Self {
         Self {
             view: View::new(profile),
-            all: vec![
-                Box::<floor_pinned::FloorPinned>::default(),
-                Box::<recovery_flap::RecoveryFlap>::default(),
-                Box::<boundary_in_future::BoundaryInFuture>::default(),
-                Box::<false_idle::FalseIdle>::default(),
-                Box::<multi_cut::MultiCut>::default(),
-                Box::<growth_missing::GrowthMissing>::default(),
-                Box::<pacing_stall::PacingStall>::default(),
-                Box::<phase_stuck::PhaseStuck>::default(),
-                Box::<bw_collapse::BwCollapse>::default(),
-                Box::<startup_stuck::StartupStuck>::default(),
-                Box::<pto_storm::PtoStorm>::default(),
-                Box::<spurious_storm::SpuriousStorm>::default(),
-                Box::<applimited_inflation::ApplimitedInflation>::default(),
-                Box::<bif_desync::BifDesync>::default(),
-                Box::<amplification_deadlock::AmplificationDeadlock>::default(),
-                Box::<persistent_false::PersistentFalse>::default(),
-                Box::<rtt_step::RttStep>::default(),
-                Box::<fc_deadlock::FcDeadlock>::default(),
-                Box::<undo_unproven::UndoUnproven>::default(),
-                Box::<startup_overrun::StartupOverrun>::default(),
-                Box::<pacing_starved::PacingStarved>::default(),
-            ],
+            all: all(),
             findings: Findings::default(),
         }
     }
 
     /// Processes an event.
     pub fn on_event(&mut self, event: &Event) {
+        if matches!(event.data, EventData::EventsDropped { .. }) {
+            self.begin_again();
+        }
         let effects = self.view.on_event(event);
         for each in &mut self.all {
             each.on_event(&self.view, &effects, event, &mut self.findings);
         }
+    }
+
+    /// Events are missing here: what held before may have changed since, and nothing is concluded
+    /// from before and after.
+    fn begin_again(&mut self) {
+        for mut each in core::mem::replace(&mut self.all, all()) {
+            each.finish(&self.view, &mut self.findings);
+        }
+        self.view.on_missing_events();
     }
 
     /// The findings so far, without conditions that still hold.

@@ -1,5 +1,7 @@
 //! The window is reduced again before anything sent after the last reduction was
-//! acknowledged: several reductions for one event. Exempt are windows that never move.
+//! acknowledged: several reductions for one event. Exempt are windows that never move, and a
+//! controller that responds to the share of marks (Prague) once for marks and once for losses of the
+//! same round (draft-briscoe-iccrg-prague-congestion-control).
 
 use clearway_recovery::controller::WindowPolicy;
 
@@ -14,6 +16,24 @@ pub(super) struct MultiCut {
     undone: Option<u64>,
     /// The last reduction: its time, and the largest packet number sent in each space.
     last: Option<(u64, BySpace<Option<u64>>)>,
+    /// The signals of the last reduction.
+    answered: Signals,
+    /// Those that arrived since the metrics were last reported.
+    arrived: Signals,
+}
+
+/// What a reduction may respond to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Signals {
+    lost: bool,
+    marked: bool,
+}
+
+impl Signals {
+    /// Whether one is of losses only, and the other of marks only.
+    fn are_different(self, other: Self) -> bool {
+        self.lost != self.marked && other.lost == self.marked && other.marked == self.lost
+    }
 }
 
 impl Detect for MultiCut {
@@ -22,6 +42,8 @@ impl Detect for MultiCut {
             *self = Self::default();
         }
         self.on_ack(event);
+        self.arrived.lost |= effects.lost;
+        self.arrived.marked |= effects.marked;
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
@@ -29,7 +51,10 @@ impl Detect for MultiCut {
             return;
         }
         let cuts = self.cuts(metrics);
+        let arrived = core::mem::take(&mut self.arrived);
+        let in_proportion = view.metrics.extra("alpha").is_some();
         let since = self.last.map(|(at, _)| at);
+        let since = since.filter(|_| !(in_proportion && arrived.are_different(self.answered)));
         if cuts > 1 || (cuts == 1 && since.is_some()) {
             let t0 = since.unwrap_or(view.now);
             let finding = Finding::new(Detector::MultiCut, t0, view.now, Severity::Error)
@@ -39,6 +64,7 @@ impl Detect for MultiCut {
         }
         if cuts > 0 {
             self.last = Some((view.now, view.ledger.newest()));
+            self.answered = arrived;
         }
     }
 
@@ -171,6 +197,42 @@ mod tests {
             script.ack(first + 1, script.next - 1);
         }
         assert!(!script.finds(Detector::MultiCut));
+    }
+
+    /// The draft of Prague allows a response to marks and one to losses in a round, not two to
+    /// marks or two to losses; CUBIC may not do either (RFC 9002 §7.3.2).
+    #[test]
+    fn response_to_a_loss_after_one_to_marks_is_found_unless_marks_are_answered_in_proportion() {
+        for (alpha, second_is_loss, found) in [
+            (true, true, false),
+            (true, false, true),
+            (false, true, true),
+            (false, false, true),
+        ] {
+            let mut script = Script::new("prague", 10);
+            let marks = |script: &mut Script, ce: u64, number: u64| {
+                let mut frame = Frame::ack([(number, number)]);
+                if let Frame::Ack { ecn, .. } = &mut frame {
+                    *ecn = Some([0, number, ce]);
+                }
+                script.receive(frame);
+            };
+            script.metrics(|metrics| {
+                metrics.congestion_events = Some(0);
+                metrics.extra = alpha.then(|| ("alpha".into(), 500)).into_iter().collect();
+            });
+            script.send(20).wait(10);
+            marks(&mut script, 1, 0);
+            cut(&mut script, 15, Some(1));
+            if second_is_loss {
+                script.lose(1);
+            } else {
+                marks(&mut script, 2, 2);
+            }
+            cut(&mut script, 10, Some(2));
+            let said = script.finds(Detector::MultiCut);
+            assert_eq!(said, found, "alpha {alpha}, a loss {second_is_loss}");
+        }
     }
 
     #[test]

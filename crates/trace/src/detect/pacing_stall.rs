@@ -112,6 +112,7 @@ impl PacingStall {
 mod tests {
     use super::*;
     use crate::detect::testing::{self, Script, assert_quiet_on_a_healthy_transfer};
+    use crate::event::EventData;
 
     fn script() -> Script {
         let mut script = Script::new("cubic", 20);
@@ -150,6 +151,21 @@ mod tests {
         }
         script.limit(Limit::Application).wait(1_000).send(1);
         assert!(!script.finds(Detector::PacingStall));
+    }
+
+    #[test]
+    fn missing_events_are_no_stall() {
+        let stalled = |missing: bool| {
+            let mut script = script();
+            script.send(4).limit(Limit::Pacing).wait(40);
+            if missing {
+                script.tell(EventData::EventsDropped { count: 90 });
+            }
+            script.send(4);
+            script.finds(Detector::PacingStall)
+        };
+        assert!(stalled(false));
+        assert!(!stalled(true));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! and until the pipe is full it only rises (draft-ietf-ccwg-bbr §5.6.2), so no measurement can
 //! have called for less.
 
+use super::condition::Condition;
 use super::finding::span;
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -11,8 +12,8 @@ use crate::event::Event;
 pub(super) struct PacingStarved {
     /// The longest smoothed RTT of this Startup: the first rate was set with at most this.
     srtt: u64,
-    /// Since when the rate is too low.
-    since: Option<u64>,
+    /// The rate is too low.
+    condition: Condition,
     told: bool,
 }
 
@@ -37,12 +38,12 @@ impl Detect for PacingStarved {
         let full = bytes
             .saturating_mul(8_000_000_000)
             .checked_div(self.srtt.into());
-        if full.is_none_or(|full| u128::from(rate) >= full / 2) {
-            self.since = None;
-            return;
-        }
-        let since = *self.since.get_or_insert(view.now);
-        if view.now.saturating_sub(since) > self.srtt.saturating_mul(2) && !self.told {
+        let low = full.is_some_and(|full| u128::from(rate) < full / 2);
+        let needed = self.srtt.saturating_mul(2);
+        self.condition.update(low, view, needed);
+        let seen = self.condition.period();
+        if let Some(period) = seen.filter(|it| it.observed > needed && !self.told) {
+            let since = period.start;
             self.told = true;
             let finding = Finding::new(Detector::PacingStarved, since, view.now, Severity::Error)
                 .with("pacing rate in bit/s", rate)
@@ -75,6 +76,15 @@ mod tests {
     fn startup_rate_below_the_initial_window_is_found() {
         // Ten datagrams of 1,200 bytes in 20 ms are 4.8 Mbit/s.
         assert!(paced("startup", 100_000).finds(Detector::PacingStarved));
+    }
+
+    #[test]
+    fn silence_after_a_low_rate_causes_no_finding() {
+        let mut script = Script::new("bbr", 20);
+        script.state("startup");
+        script.metrics(|metrics| metrics.pacing_rate = Some(100_000));
+        script.wait(29_000).send(1).metrics(|_| {});
+        assert!(!script.finds(Detector::PacingStarved));
     }
 
     #[test]

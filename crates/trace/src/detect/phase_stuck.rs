@@ -20,6 +20,8 @@ pub(super) struct PhaseStuck {
     phase: Option<(Phase, u64, Option<u64>)>,
     /// The bandwidth when the count began: a single ACK adds too little to compare.
     max_bw: u64,
+    /// The event before.
+    last: u64,
     told: bool,
 }
 
@@ -38,9 +40,17 @@ impl Detect for PhaseStuck {
             self.max_bw = view.metrics.extra("max_bw").unwrap_or(0);
             self.told = false;
         }
-        let Some((phase, since, began)) = self.phase else {
+        let silent = view
+            .now
+            .saturating_sub(core::mem::replace(&mut self.last, view.now));
+        let Some((phase, mut since, began)) = self.phase else {
             return;
         };
+        // No phase could end in a silence, unless the controller counted rounds in it.
+        if began.is_none() && silent > view.longest_stretch(LONGEST_WAIT) {
+            since = since.saturating_add(silent).min(view.now);
+            self.phase = Some((phase, since, began));
+        }
         let bandwidth = view.metrics.extra("max_bw").unwrap_or(0);
         if phase == Phase::Up && bandwidth > self.max_bw.saturating_add(self.max_bw / 64)
             || view.is_quiet()
@@ -167,6 +177,17 @@ mod tests {
             script.state("probe_bw_down").wait(4_000);
             counted(&mut script, 5 + rounds);
             assert_eq!(script.finds(Detector::PhaseStuck), stuck, "{rounds}");
+        }
+    }
+
+    #[test]
+    fn silence_without_counted_rounds_causes_no_finding() {
+        for state in ["drain", "probe_bw_down", "probe_bw_up"] {
+            let mut script = Script::new("bbr", 20);
+            stay(&mut script, state, 2);
+            script.wait(29_000);
+            stay(&mut script, state, 1);
+            assert!(!script.finds(Detector::PhaseStuck), "{state}");
         }
     }
 

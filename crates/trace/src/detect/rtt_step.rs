@@ -1,8 +1,10 @@
 //! The path became longer and the minimum RTT did not follow: samples stay far above it even when
-//! the pipe is empty. A controller that relies on the minimum (BBR, but not CUBIC) then uses less
-//! than the path's capacity.
+//! the pipe is empty. A controller that relies on the minimum (BBR) then uses less than the path's
+//! capacity. CUBIC and Prague do not, and beside a neighbour's queue they see such samples forever.
 
-use super::condition::{Condition, lasted};
+use clearway_recovery::controller::WindowPolicy;
+
+use super::condition::{Condition, Period};
 use super::finding::span;
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
@@ -25,6 +27,8 @@ const EMPTY: u64 = 4;
 pub(super) struct RttStep {
     condition: Condition,
     samples: u32,
+    /// The ACK of the last sample: reports without another one repeat it.
+    acked: Option<u64>,
     /// The smallest sample since.
     least: u64,
     min: u64,
@@ -35,6 +39,9 @@ impl Detect for RttStep {
         if effects.path {
             *self = Self::default();
         }
+        if view.window_policy() != WindowPolicy::Model {
+            return;
+        }
         let EventData::RecoveryMetricsUpdated(metrics) = &event.data else {
             return;
         };
@@ -44,12 +51,16 @@ impl Detect for RttStep {
         let (Some(latest), Some(min)) = (metrics.latest_rtt, min) else {
             return;
         };
+        if view.last_ack.is_some() && self.acked == view.last_ack {
+            return;
+        }
+        self.acked = view.last_ack;
         // The controller's own minimum expires, and needs no allowance.
         let prompt = own.is_some() || view.waits_for_network() == Some(true);
         let late = if prompt { JITTER } else { JITTER + ACK_DELAY };
         let holds = latest > min.saturating_add(min / 2).saturating_add(late);
-        if let Some(span) = self.condition.update(holds, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.update(holds, view, needed(view)) {
+            self.judge(view, period, out);
             self.samples = 0;
         }
         if holds {
@@ -70,16 +81,21 @@ impl Detect for RttStep {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(span) = self.condition.update(false, view.now) {
-            self.judge(view, span, out);
+        if let Some(period) = self.condition.finish(view, needed(view)) {
+            self.judge(view, period, out);
         }
     }
 }
 
+/// How long it must be seen.
+fn needed(view: &View) -> u64 {
+    view.round_trips(ROUNDS).max(LEAST)
+}
+
 impl RttStep {
-    fn judge(&self, view: &View, (t0, t1): (u64, u64), out: &mut Findings) {
-        let Some(srtt) = view.srtt() else { return };
-        if self.samples >= SAMPLES && lasted((t0, t1)) >= srtt.saturating_mul(ROUNDS).max(LEAST) {
+    fn judge(&self, view: &View, period: Period, out: &mut Findings) {
+        if self.samples >= SAMPLES && period.observed >= needed(view) {
+            let (t0, t1) = (period.start, period.end);
             let finding = Finding::new(Detector::RttStep, t0, t1, Severity::Warning)
                 .with("minimum RTT", span(self.min))
                 .with("minimum since", span(self.least));
@@ -129,7 +145,7 @@ mod tests {
 
     #[test]
     fn delayed_acks_cause_no_finding() {
-        let mut script = Script::new("cubic", 30);
+        let mut script = Script::new("bbr", 30);
         script.limit(Limit::Application);
         for _ in 0..40 {
             sample(&mut script, 55, 2);
@@ -139,7 +155,7 @@ mod tests {
 
     #[test]
     fn standing_queue_causes_no_finding() {
-        let mut script = Script::new("cubic", 20);
+        let mut script = Script::new("bbr", 20);
         for _ in 0..40 {
             sample(&mut script, 200, 300);
         }
@@ -148,6 +164,49 @@ mod tests {
             sample(&mut script, 22, 2);
         }
         assert!(!script.finds(Detector::RttStep));
+    }
+
+    /// A download of 1.3 s through a queue, and an idle timeout 29 s later.
+    #[test]
+    fn silence_after_few_samples_causes_no_finding() {
+        let mut script = Script::new("bbr", 20);
+        for _ in 0..13 {
+            script.wait(100).metrics(|metrics| {
+                metrics.latest_rtt = Some(75_000_000);
+                metrics.bytes_in_flight = Some(2 * testing::MDS);
+            });
+        }
+        script.wait(29_000).tell(EventData::ConnectionStateUpdated {
+            new: "closed".into(),
+        });
+        assert!(!script.finds(Detector::RttStep));
+        // Nor do samples on both sides of it.
+        for _ in 0..13 {
+            sample(&mut script, 75, 2);
+        }
+        assert!(!script.finds(Detector::RttStep));
+    }
+
+    #[test]
+    fn reports_without_another_sample_cause_no_finding() {
+        let mut script = Script::new("bbr", 20);
+        script.send(1).ack(0, 0);
+        for _ in 0..40 {
+            sample(&mut script, 80, 2);
+        }
+        assert!(!script.finds(Detector::RttStep));
+    }
+
+    #[test]
+    fn small_flow_of_a_controller_without_a_model_causes_no_finding() {
+        for (controller, found) in [("bbr", true), ("cubic", false), ("prague", false)] {
+            let mut script = Script::new(controller, 20);
+            script.limit(Limit::Congestion);
+            for _ in 0..40 {
+                sample(&mut script, 200, 2);
+            }
+            assert_eq!(script.finds(Detector::RttStep), found, "{controller}");
+        }
     }
 
     #[test]

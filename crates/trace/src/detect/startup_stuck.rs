@@ -33,9 +33,11 @@ impl Detect for StartupStuck {
             self.began = view.now;
             self.told = false;
         } else if view.waits_for_network() == Some(true) {
-            self.spent = self
-                .spent
-                .saturating_add(view.now.saturating_sub(self.last));
+            // Silence, as between two probe timeouts, is no time in which Startup could end.
+            let passed = view.now.saturating_sub(self.last);
+            if passed <= view.longest_stretch(0) {
+                self.spent = self.spent.saturating_add(passed);
+            }
         }
         self.last = view.now;
         let Some(srtt) = view.srtt() else { return };
@@ -73,6 +75,16 @@ mod tests {
             }
             assert!(script.finds(Detector::StartupStuck), "{state}");
         }
+    }
+
+    #[test]
+    fn silence_in_startup_causes_no_finding() {
+        let mut script = Script::new("cubic", 20);
+        script.state("slow_start");
+        for _ in 0..4 {
+            script.round(10, 10).wait(29_000).window(10, 0);
+        }
+        assert!(!script.finds(Detector::StartupStuck));
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub(super) struct View {
     pub(super) controller: Option<String>,
     /// The window policy, if the trace records it.
     recorded_policy: Option<WindowPolicy>,
+    /// The window policy, recorded or inferred.
+    policy: WindowPolicy,
     pub(super) mds: u64,
     pub(super) min_window: Option<u64>,
     pub(super) initial_window: u64,
@@ -71,11 +73,12 @@ pub(super) struct View {
 
 impl View {
     pub(super) fn new(profile: &Profile) -> Self {
-        Self {
+        let mut this = Self {
             now: 0,
             role: profile.role,
             controller: profile.controller.clone(),
             recorded_policy: None,
+            policy: WindowPolicy::Reactive,
             mds: DEFAULT_MDS,
             min_window: profile.min_window,
             initial_window: 10 * DEFAULT_MDS,
@@ -97,12 +100,25 @@ impl View {
             tells_timers: false,
             confirmed: false,
             closed: false,
-        }
+        };
+        this.policy = this.infer_policy();
+        this
     }
 
     /// Smoothed RTT, once measured.
     pub(super) fn srtt(&self) -> Option<u64> {
         self.metrics.smoothed_rtt.filter(|rtt| *rtt > 0)
+    }
+
+    /// This many round trips; zero before the first measurement.
+    pub(super) fn round_trips(&self, count: u64) -> u64 {
+        self.srtt().unwrap_or(0).saturating_mul(count)
+    }
+
+    /// The longest time between two observations that counts towards the `needed` time of a
+    /// finding.
+    pub(super) fn longest_stretch(&self, needed: u64) -> u64 {
+        self.round_trips(2).max(needed / 4)
     }
 
     pub(super) fn window(&self) -> Option<u64> {
@@ -137,7 +153,11 @@ impl View {
 
     /// How the controller decides on its window: as recorded, or for traces of other stacks, which
     /// do not record it, as its name or its state suggest.
-    pub(super) fn window_policy(&self) -> WindowPolicy {
+    pub(super) const fn window_policy(&self) -> WindowPolicy {
+        self.policy
+    }
+
+    fn infer_policy(&self) -> WindowPolicy {
         if let Some(recorded) = self.recorded_policy {
             return recorded;
         }
@@ -167,9 +187,23 @@ impl View {
         }
     }
 
+    /// Whether the smoothed RTT shows a queue: a quarter above the path's minimum, and 5 ms.
+    pub(super) fn has_queue(&self) -> bool {
+        let bound = |min: u64| min.saturating_add(min / 4).saturating_add(5_000_000);
+        let min = self.metrics.min_rtt.map(bound);
+        self.srtt().zip(min).is_some_and(|(srtt, min)| srtt > min)
+    }
+
     /// Whether the application or flow control, not the network, is the limit.
     pub(super) fn is_quiet(&self) -> bool {
         self.waits_for_network() == Some(false)
+    }
+
+    /// Events are missing from the trace here.
+    pub(super) fn on_missing_events(&mut self) {
+        self.ledger.on_missing_events();
+        self.limit = None;
+        self.flight = None;
     }
 
     /// Processes an event and returns what it changed.
@@ -243,6 +277,7 @@ impl View {
                 let named = it.controller.as_deref().map(str::to_owned);
                 self.controller = named.or(self.controller.take());
                 self.recorded_policy = it.window_policy.or(self.recorded_policy);
+                self.policy = self.infer_policy();
                 self.mds = it.max_datagram_size.unwrap_or(self.mds);
                 self.min_window = it.minimum_congestion_window.or(self.min_window);
                 let window = it.initial_congestion_window;
@@ -252,10 +287,12 @@ impl View {
             EventData::CongestionStateUpdated { new, .. } => {
                 effects.state = true;
                 self.state = Some(new.as_ref().to_owned());
+                self.policy = self.infer_policy();
                 self.state_since = self.now;
             }
             EventData::MtuUpdated { new, .. } => self.mds = *new,
             EventData::ParametersSet(_)
+            | EventData::VersionInformation { .. }
             | EventData::AlpnInformation { .. }
             | EventData::PacketDropped { .. }
             | EventData::StreamDataRead { .. }

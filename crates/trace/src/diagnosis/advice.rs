@@ -143,6 +143,26 @@ const fn of_path(detector: Detector) -> Option<Advice> {
             "The sender used up its credit, and the receiver sent no more although everything arrived.",
             "Look at the receiver: does its application read, and does it send MAX_DATA and MAX_STREAM_DATA when it does?",
         ),
+        Detector::ExcessLoss => advice(
+            "Losing packets in its own queue",
+            "The sender offers more than the path carries, fills the queue, and does not slow down when packets are dropped.",
+            "Look at the bandwidth estimate or the window after the first losses: what keeps it from falling?",
+        ),
+        Detector::ProbeRttOverdue => advice(
+            "Round-trip time not measured again",
+            "The controller takes a standing queue for the path, or postpones the phase in which it drains the queue.",
+            "Look at what renews the minimum RTT: only a sample below it should.",
+        ),
+        Detector::UnderusedPath => advice(
+            "Path used far less than before",
+            "The window or the pacing rate fell, and grows too slowly to use the path again.",
+            "Look at the last reductions, and at how fast the window has grown since.",
+        ),
+        Detector::FlowStarved => advice(
+            "One flow gets next to nothing",
+            "The flows beside it respond less to losses or marks than it does, and take its share.",
+            "Compare what each flow does at a loss or a mark of the shared queue.",
+        ),
         Detector::BusyTimer => advice(
             "Busy loop on a timer",
             "A timer is set to a time that has already passed, over and over, without anything else happening.",

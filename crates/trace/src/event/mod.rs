@@ -47,6 +47,11 @@ pub enum EventData {
     },
     /// `parameters_set`: transport parameters.
     ParametersSet(Box<Parameters>),
+    /// `version_information`.
+    VersionInformation {
+        /// The version of the connection, as a number.
+        chosen: u32,
+    },
     /// `alpn_information`.
     AlpnInformation {
         /// The protocol chosen.
@@ -213,6 +218,7 @@ impl EventData {
             Self::ConnectionClosed(_) => "quic:connection_closed",
             Self::ConnectionStateUpdated { .. } => "quic:connection_state_updated",
             Self::ParametersSet(_) => "quic:parameters_set",
+            Self::VersionInformation { .. } => "quic:version_information",
             Self::AlpnInformation { .. } => "quic:alpn_information",
             Self::PacketSent(_) => "quic:packet_sent",
             Self::PacketReceived(_) => "quic:packet_received",

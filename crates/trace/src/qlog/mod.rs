@@ -12,6 +12,7 @@ mod spool;
 mod writer;
 
 pub use self::dir::{Qlog, QlogDir, QlogFailure};
+pub(crate) use self::reader::Splitter;
 pub use self::reader::{Header, Problems, ReadError, Reader};
 pub use self::spool::{Spool, SpoolOutput};
 pub use self::writer::{Description, Writer, WriterStats};

@@ -10,7 +10,7 @@ const MAX_RANGES: usize = 1024;
 
 /// Appends the frames of `payload` to `out`. A payload that does not parse gives those before the
 /// error; the connection reports the error itself.
-pub(super) fn summarise(payload: &[u8], exponent: u8, out: &mut Vec<Frame>) {
+pub(crate) fn summarise(payload: &[u8], exponent: u8, out: &mut Vec<Frame>) {
     out.extend(
         Frames::new(payload)
             .map_while(Result::ok)
@@ -35,6 +35,12 @@ fn summary(frame: &wire::Frame<'_>, exponent: u8) -> Frame {
             id,
             code,
             final_size,
+        }
+        | wire::Frame::ResetStreamAt {
+            id,
+            code,
+            final_size,
+            ..
         } => Frame::ResetStream {
             stream: id.as_u64(),
             code,

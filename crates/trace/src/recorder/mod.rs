@@ -3,6 +3,9 @@
 mod frames;
 mod terms;
 
+pub(crate) use self::frames::summarise;
+pub(crate) use self::terms::{hex, parameters};
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -263,6 +266,7 @@ impl<S: Sink> Recorder<S> {
                 self.tell(time, EventData::MtuUpdated { old, new });
             }
             TraceEvent::StateChanged(_)
+            | TraceEvent::VersionChosen { .. }
             | TraceEvent::AlpnChosen(_)
             | TraceEvent::PacketDropped { .. }
             | TraceEvent::PacketLost { .. }
@@ -292,6 +296,9 @@ fn stateless(event: &TraceEvent<'_>) -> Option<EventData> {
         TraceEvent::StateChanged(state) => EventData::ConnectionStateUpdated {
             new: terms::state(state).into(),
         },
+        TraceEvent::VersionChosen { current, .. } => {
+            EventData::VersionInformation { chosen: current.0 }
+        }
         TraceEvent::AlpnChosen(alpn) => EventData::AlpnInformation {
             chosen: String::from_utf8_lossy(alpn).into_owned().into(),
         },

@@ -9,7 +9,7 @@ use clearway_quic::wire::TransportParameters;
 
 use crate::event::{Closed, Initiator, Name, Parameters};
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().saturating_mul(2));
     for byte in bytes {
         let _ = write!(out, "{byte:02x}");
@@ -103,7 +103,7 @@ pub(super) fn closed(error: &ConnectionError) -> Closed {
     }
 }
 
-pub(super) fn parameters(initiator: Initiator, from: &TransportParameters) -> Parameters {
+pub(crate) fn parameters(initiator: Initiator, from: &TransportParameters) -> Parameters {
     Parameters {
         initiator: Some(initiator),
         max_idle_timeout: Some(from.max_idle_timeout),

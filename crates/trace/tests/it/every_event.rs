@@ -11,6 +11,7 @@ use clearway_quic::event::{
     RecoveryParameters, TimerChange, TimerKind, TraceEvent,
 };
 use clearway_quic::path::ecn::{EcnState, Mark};
+use clearway_quic::wire::Version;
 use clearway_quic::wire::{PacketKind, TransportParameters};
 use clearway_quic::{Instant, Role};
 use clearway_recovery::controller::{State, WindowPolicy};
@@ -20,7 +21,7 @@ use clearway_trace::qlog::{Description, Problems, Reader, Writer};
 use clearway_trace::{Recorder, Shared, Sink as _};
 
 /// Kinds of [`TraceEvent`].
-const KINDS: usize = 22;
+const KINDS: usize = 23;
 
 /// The number of an event's kind. No catch-all arm: a kind that is added has to get a
 /// number here, an example below, and thereby a place in a trace.
@@ -47,6 +48,7 @@ fn kind(event: &TraceEvent<'_>) -> usize {
         TraceEvent::EcnState { .. } => 18,
         TraceEvent::MtuChanged { .. } => 19,
         TraceEvent::KeysDiscarded { .. } => 20,
+        TraceEvent::VersionChosen { .. } => 21,
         TraceEvent::StreamRead { .. } => KINDS - 1,
     }
 }
@@ -86,6 +88,10 @@ fn examples<'a>(
             parameters,
         },
         TraceEvent::StateChanged(ConnectionState::HandshakeConfirmed),
+        TraceEvent::VersionChosen {
+            original: Version::V1,
+            current: Version::V2,
+        },
         TraceEvent::AlpnChosen(b"h3"),
         TraceEvent::PacketSent {
             kind,

@@ -15,10 +15,10 @@ use ipnet::IpNet;
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::net::UdpSocket;
 
+use super::UdpTunnel;
 use super::relay::{RelayEnd, relay};
-use super::udp_tunnel::{CAPSULE_PROTOCOL, token};
+use super::udp_tunnel::token;
 use super::{AddressPolicy, DeniedAddress, InvalidTarget, PROTOCOL, Target};
-use super::{UdpTunnel, UdpTunnelMode};
 use crate::http::message::Protocol;
 use crate::http::tunnel::Tunnel;
 
@@ -190,18 +190,9 @@ impl UdpProxy {
             Ok(open) => open,
             Err(refusal) => return inner.refuse(&refusal),
         };
-        let response = Response::builder()
-            .header(CAPSULE_PROTOCOL, "?1")
-            .header("proxy-status", "clearway")
-            .body(());
-        let accepted = match response {
-            Ok(response) => tunnel.accept(response).await,
-            Err(_) => return Response::new(()),
-        };
-        match accepted {
-            Ok(halves) => {
+        match UdpTunnel::accept(tunnel).await {
+            Ok(mut tunnel) => {
                 inner.opened.fetch_add(1, Ordering::Relaxed);
-                let mut tunnel = UdpTunnel::new(halves, UdpTunnelMode::Datagrams);
                 let end = relay(&mut tunnel, &socket, inner.idle_timeout).await;
                 tracing::debug!(%end, counters = ?tunnel.counters(), "a UDP tunnel has ended");
                 match end {

@@ -4,14 +4,14 @@ use bytes::{Buf, Bytes};
 use clearway_http3::capsule::DATAGRAM;
 use clearway_quic::wire::Reader;
 use http::header::{AUTHORIZATION, HeaderValue, PROXY_AUTHORIZATION};
-use http::{HeaderMap, Request, Uri};
+use http::{HeaderMap, Request, Response, Uri};
 
 use super::{MAX_PAYLOAD, PROTOCOL, Target};
 use crate::http::client::Client;
 use crate::http::error::Error;
 use crate::http::message::Protocol;
 use crate::http::tunnel::{
-    CapsuleReader, OpenTunnelError, TunnelDatagramError, TunnelDatagrams, TunnelReceiver,
+    CapsuleReader, OpenTunnelError, Tunnel, TunnelDatagramError, TunnelDatagrams, TunnelReceiver,
     TunnelSender,
 };
 
@@ -22,7 +22,7 @@ const UDP_CONTEXT: u8 = 0;
 const MAX_CONTEXT: usize = 8;
 
 /// The field that says that the stream carries capsules (RFC 9297 §3.4).
-pub(super) const CAPSULE_PROTOCOL: &str = "capsule-protocol";
+const CAPSULE_PROTOCOL: &str = "capsule-protocol";
 
 /// How UDP payloads are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub enum UdpTunnelMode {
     /// In QUIC DATAGRAM frames if both ends support them, and otherwise in capsules.
     #[default]
     Datagrams,
-    /// In capsules on the stream, which repeats what is lost and delays what follows.
+    /// In capsules on the stream, which repeats what is lost and delays what follows. A proxy of
+    /// this library answers in the same way.
     Capsules,
 }
 
@@ -57,6 +58,8 @@ pub struct UdpTunnel {
     capsules: CapsuleReader,
     datagrams: TunnelDatagrams,
     mode: UdpTunnelMode,
+    /// Whether the mode is the one in which the peer sent last.
+    follows_peer: bool,
     counters: UdpTunnelCounters,
     /// A payload with its context, while it is sent.
     scratch: Vec<u8>,
@@ -72,9 +75,27 @@ impl UdpTunnel {
             capsules: receiver.into_capsules(MAX_PAYLOAD.saturating_add(MAX_CONTEXT)),
             datagrams,
             mode,
+            follows_peer: false,
             counters: UdpTunnelCounters::default(),
             scratch: Vec::new(),
         }
+    }
+
+    /// Accepts a tunnel on a server that is no [`UdpProxy`](super::UdpProxy), such as one that relays
+    /// to another process. Who may use it, and for which targets, is for the caller to check.
+    /// Payloads are sent in datagrams, or in capsules if the client's last one came in a capsule.
+    ///
+    /// # Errors
+    /// As [`Tunnel::accept`].
+    pub async fn accept(tunnel: Tunnel) -> Result<Self, Error> {
+        let mut response = Response::new(());
+        let fields = response.headers_mut();
+        fields.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+        fields.insert("proxy-status", HeaderValue::from_static("clearway"));
+        let halves = tunnel.accept(response).await?;
+        let mut tunnel = Self::new(halves, UdpTunnelMode::Datagrams);
+        tunnel.follows_peer = true;
+        Ok(tunnel)
     }
 
     /// Opens a tunnel to `target` through a proxy, whose URL is `https://HOST:PORT`. `token` is
@@ -165,15 +186,18 @@ impl UdpTunnel {
                 datagrams,
                 ..
             } = self;
-            let datagram = tokio::select! {
-                datagram = datagrams.recv() => datagram?,
+            let (datagram, mode) = tokio::select! {
+                datagram = datagrams.recv() => (datagram?, UdpTunnelMode::Datagrams),
                 capsule = capsules.next(|kind| kind == DATAGRAM) => {
-                    capsule?.map(|capsule| capsule.value)
+                    (capsule?.map(|capsule| capsule.value), UdpTunnelMode::Capsules)
                 }
             };
             let Some(mut datagram) = datagram else {
                 return Ok(None);
             };
+            if self.follows_peer {
+                self.mode = mode;
+            }
             // A context that nobody has registered is dropped (RFC 9298 §4).
             let mut reader = Reader::new(&datagram);
             if reader.varint() == Some(UDP_CONTEXT.into()) {

@@ -17,8 +17,17 @@ pub struct CapsuleReader {
     left: Bytes,
 }
 
+impl TunnelReceiver {
+    /// Reads capsules from it (RFC 9297 §3.2), whose values have at most `max_value` bytes. Those
+    /// of types that are not asked for are skipped, whatever their length.
+    #[must_use]
+    pub fn into_capsules(self, max_value: usize) -> CapsuleReader {
+        CapsuleReader::new(self, max_value)
+    }
+}
+
 impl CapsuleReader {
-    pub(super) fn new(receiver: TunnelReceiver, max_value: usize) -> Self {
+    fn new(receiver: TunnelReceiver, max_value: usize) -> Self {
         Self {
             receiver,
             reader: capsule::CapsuleReader::new(max_value),

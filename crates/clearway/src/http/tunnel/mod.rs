@@ -8,12 +8,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `offer` | a server's request for a tunnel, and whether it was accepted |
+//! | `accept` | a server's request for a tunnel, which it accepts |
+//! | `offer` | whether it was accepted |
 //! | `sender`, `receiver` | the two halves of the stream |
 //! | `datagrams` | the datagrams of a tunnel |
 //! | `capsules` | capsules read from the receiving half |
 //! | `open` | the client |
 
+mod accept;
 mod capsules;
 mod datagrams;
 mod offer;
@@ -21,9 +23,9 @@ mod open;
 mod receiver;
 mod sender;
 
+pub use self::accept::Tunnel;
 pub use self::capsules::{Capsule, CapsuleReader};
 pub use self::datagrams::{TunnelDatagramError, TunnelDatagrams};
-pub use self::offer::Tunnel;
 pub(super) use self::offer::TunnelOffer;
 pub(super) use self::open::OpenedStream;
 pub use self::open::{OpenTunnel, OpenTunnelError};

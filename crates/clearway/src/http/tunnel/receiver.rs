@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes};
 use clearway_http3::Code;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::{CapsuleReader, TunnelOffer};
+use super::TunnelOffer;
 use crate::http::error::Error;
 use crate::http::request_stream::{BodyPart, RequestStream};
 
@@ -51,13 +51,6 @@ impl TunnelReceiver {
     /// If the peer has reset its half, or the connection has ended.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         poll_fn(|cx| self.poll_chunk(cx)).await
-    }
-
-    /// Reads capsules from it (RFC 9297 §3.2), whose values have at most `max_value` bytes. Those
-    /// of types that are not asked for are skipped, whatever their length.
-    #[must_use]
-    pub fn into_capsules(self, max_value: usize) -> CapsuleReader {
-        CapsuleReader::new(self, max_value)
     }
 
     pub(super) fn poll_chunk(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Bytes>, Error>> {

@@ -52,8 +52,9 @@
 //!   with code 0. When it ends, its streams are reset in both directions.
 //! * Sessions are tunnels, which [`ServerBuilder::max_tunnels`](crate::http::ServerBuilder::max_tunnels)
 //!   limits and [`ServerCounters`](crate::http::ServerCounters) counts.
-//! * Streams are limited by the transport's limits, and sessions share them: there is no flow control
-//!   by session, and so no SETTINGS_WT_INITIAL_MAX_DATA.
+//! * The streams and the data of each session are limited, and the limits follow what is read, if both
+//!   ends support that (draft-ietf-webtrans-http3-16 §5). Otherwise sessions share the transport's
+//!   limits.
 //!
 //! | module | contents |
 //! |---|---|

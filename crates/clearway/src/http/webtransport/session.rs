@@ -17,7 +17,7 @@ use super::stream::{RecvStream, SendStream, StreamGuard};
 use crate::connection::{Connection, SendSlot, Signal};
 use crate::http::error::Error;
 use crate::http::request_stream::RequestStream;
-use crate::http::tunnel::{TunnelDatagramError, TunnelDatagrams, TunnelOffer};
+use crate::http::tunnel::{Tunnel, TunnelDatagramError, TunnelDatagrams, TunnelOffer};
 use crate::http::view::HttpView;
 
 /// A WebTransport session. Clones are handles of the same session; when the last is dropped, those
@@ -130,7 +130,7 @@ impl WebTransportSession {
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), SessionError> {
         let stream = self.accept(Directionality::Bidirectional).await?;
         let guard = self.guard(stream.id);
-        let send = SendStream::new(guard.clone(), Bytes::new());
+        let send = SendStream::of_peer(guard.clone());
         Ok((send, RecvStream::new(guard, stream.buffered)))
     }
 
@@ -140,7 +140,7 @@ impl WebTransportSession {
     /// Why the session ended.
     pub async fn open_uni(&self) -> Result<SendStream, SessionError> {
         let (id, header) = self.open(Directionality::Unidirectional).await?;
-        Ok(SendStream::new(self.guard(id), header))
+        Ok(SendStream::opened(self.guard(id), header))
     }
 
     /// Opens a bidirectional stream, waiting while the peer's limit on streams is reached.
@@ -150,7 +150,7 @@ impl WebTransportSession {
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), SessionError> {
         let (id, header) = self.open(Directionality::Bidirectional).await?;
         let guard = self.guard(id);
-        let send = SendStream::new(guard.clone(), header);
+        let send = SendStream::opened(guard.clone(), header);
         Ok((send, RecvStream::new(guard, Bytes::new())))
     }
 
@@ -249,7 +249,7 @@ impl WebTransportSession {
     /// ([`Server::shutdown`](crate::http::Server::shutdown)), which waits for sessions to end until
     /// its patience is over. Never completes on a client.
     pub fn shutdown_begins(&self) -> impl Future<Output = ()> + Send + 'static {
-        let tunnel = self.0.offer.as_ref().map(TunnelOffer::tunnel);
+        let tunnel = self.0.offer.as_ref().map(Tunnel::of);
         async move {
             match tunnel {
                 Some(tunnel) => {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use clearway_http3::Code;
-use clearway_http3::webtransport::{code_from_wire, code_to_wire};
+use clearway_http3::webtransport::{StreamHeader, code_from_wire, code_to_wire};
 use clearway_quic::connection::ConnectionError;
 use clearway_quic::stream::StreamId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -127,16 +127,31 @@ pub struct SendStream {
     inner: quic::SendStream,
     /// The rest of the stream's header, which has to be written first.
     header: Bytes,
+    /// Length of that header, which a reset still delivers; 0 on a stream of the peer.
+    header_size: u64,
     is_open: bool,
     _guard: Arc<StreamGuard>,
 }
 
 impl SendStream {
-    pub(super) fn new(guard: Arc<StreamGuard>, header: Bytes) -> Self {
+    /// The half of a stream that the peer opened.
+    pub(super) fn of_peer(guard: Arc<StreamGuard>) -> Self {
+        Self::new(guard, Bytes::new(), 0)
+    }
+
+    /// The half of a stream that was opened here.
+    pub(super) fn opened(guard: Arc<StreamGuard>, header: Bytes) -> Self {
+        let session = guard.session.stream().id();
+        let whole = StreamHeader::new(guard.id.directionality(), session).encode();
+        Self::new(guard, header, whole.len() as u64)
+    }
+
+    fn new(guard: Arc<StreamGuard>, header: Bytes, header_size: u64) -> Self {
         let connection = guard.session.stream().connection().clone();
         Self {
             inner: quic::SendStream::new(connection, guard.id),
             header,
+            header_size,
             is_open: true,
             _guard: guard,
         }
@@ -195,11 +210,11 @@ impl SendStream {
     }
 
     /// Resets the stream with an error code of the application. Data that was not delivered yet is
-    /// discarded.
+    /// discarded. The peer learns of the stream even so, if it supports RESET_STREAM_AT.
     pub fn reset(&mut self, code: u32) {
         if std::mem::replace(&mut self.is_open, false) {
             // It fails only if the connection has ended.
-            let _ = self.inner.reset(code_to_wire(code));
+            let _ = self.inner.reset_at(code_to_wire(code), self.header_size);
         }
     }
 

@@ -12,8 +12,8 @@
 //! connection that transfers data is served before one that only causes work.
 //!
 //! Data that pays for more than the time it took is kept as credit. A connection with credit that
-//! has not used much time lately is *favored*: it goes before all others, however many there are.
-//! Hundreds of connections that each cause a little work within their quantum would otherwise
+//! has not used much time lately is *favored*: it goes before all others, however many there are,
+//! and among favored ones those go first that have used least. Hundreds of connections that each cause a little work within their quantum would otherwise
 //! delay every request, and a download, which takes more than they do, would wait for several
 //! rounds of all of them.
 
@@ -40,6 +40,13 @@ const MAX_CREDIT: u32 = 1_000_000;
 /// Most nanoseconds that a favored connection has used lately: a sixteenth of the time. The download
 /// of a large file takes less now and then; what always takes more cannot go first.
 const MAX_RECENT_OF_FAVORED: u32 = 32_000_000;
+
+/// Classes of favored connections, by what they have used lately.
+const LEVELS: usize = 8;
+
+/// What those of one level have used lately more than those of the level before, in nanoseconds:
+/// about what it takes to send a file of a few MiB.
+const LEVEL: u32 = MAX_RECENT_OF_FAVORED / LEVELS as u32;
 
 /// The time after which what was used lately counts half, as a power of two of nanoseconds: 268 ms.
 const EPOCH_BITS: u32 = 28;
@@ -70,8 +77,8 @@ pub(super) struct TimeAccount {
 }
 
 impl TimeAccount {
-    /// The account of a new connection.
-    pub(super) fn new() -> Self {
+    /// The account of a new connection, which is served before others.
+    pub(super) fn favored() -> Self {
         Self {
             credit: MAX_CREDIT,
             ..Self::default()
@@ -100,7 +107,8 @@ impl TimeAccount {
 /// The connections that wait for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Scheduler {
-    favored: VecDeque<ConnectionHandle>,
+    /// Those that have used least lately come first.
+    favored: [VecDeque<ConnectionHandle>; LEVELS],
     prompt: VecDeque<ConnectionHandle>,
     round: VecDeque<ConnectionHandle>,
     /// The number of the round.
@@ -134,7 +142,22 @@ pub(super) enum Due {
 
 impl Scheduler {
     pub(super) fn is_empty(&self) -> bool {
-        self.favored.is_empty() && self.prompt.is_empty() && self.round.is_empty()
+        self.queues().all(VecDeque::is_empty)
+    }
+
+    /// Returns the account of a new connection. One from a source of which `many` came lately is not
+    /// favored at first: whoever ends each connection for a new one would always be new.
+    pub(super) fn account(&self, many: bool) -> TimeAccount {
+        if many {
+            TimeAccount {
+                recent: MAX_RECENT_OF_FAVORED + 1,
+                round: self.number,
+                epoch: self.epoch,
+                ..TimeAccount::default()
+            }
+        } else {
+            TimeAccount::favored()
+        }
     }
 
     /// Sets the time, from which epochs are counted.
@@ -144,7 +167,7 @@ impl Scheduler {
 
     /// Returns how many connections are served before all others.
     pub(super) fn favored(&self) -> usize {
-        self.favored.len()
+        self.favored.iter().map(VecDeque::len).sum()
     }
 
     /// Returns how many connections are served as soon as possible.
@@ -164,7 +187,10 @@ impl Scheduler {
         }
         if self.is_favored(account) {
             account.queue = Some(Queue::Favored);
-            self.favored.push_back(handle);
+            let level = (account.recent / LEVEL) as usize;
+            if let Some(queue) = self.favored.get_mut(level.min(LEVELS - 1)) {
+                queue.push_back(handle);
+            }
         } else if self.has_quantum(account) {
             account.queue = Some(Queue::Prompt);
             self.prompt.push_back(handle);
@@ -194,14 +220,18 @@ impl Scheduler {
 
     /// Whether no other connection waits for a turn.
     fn is_alone(&self, account: &TimeAccount) -> bool {
-        let queues = [&self.favored, &self.prompt, &self.round];
         let own = usize::from(account.queue.is_some());
-        queues.into_iter().flatten().nth(own).is_none()
+        self.queues().flatten().nth(own).is_none()
+    }
+
+    /// Returns all queues.
+    fn queues(&self) -> impl Iterator<Item = &VecDeque<ConnectionHandle>> {
+        self.favored.iter().chain([&self.prompt, &self.round])
     }
 
     /// Removes the next connection to be served before all others.
     pub(super) fn pop_favored(&mut self) -> Option<ConnectionHandle> {
-        self.favored.pop_front()
+        self.favored.iter_mut().find_map(VecDeque::pop_front)
     }
 
     /// Removes the next connection to be served as soon as possible.
@@ -259,7 +289,7 @@ impl Scheduler {
 
     #[cfg(test)]
     pub(super) fn times_queued(&self, handle: ConnectionHandle) -> usize {
-        let all = self.favored.iter().chain(&self.prompt).chain(&self.round);
+        let all = self.queues().flatten();
         all.filter(|queued| **queued == handle).count()
     }
 

@@ -171,7 +171,7 @@ fn stream_data_pays_for_all_but_an_eighth_of_the_time() {
 fn connection_whose_data_pays_goes_before_those_within_their_quantum() {
     let mut event_loop = Loop::new(4);
     event_loop.push(0);
-    event_loop.accounts[1] = TimeAccount::new();
+    event_loop.accounts[1] = TimeAccount::favored();
     event_loop.push(1);
     // Ten times its quantum, all of which its data has paid.
     for _ in 0..10 {
@@ -181,22 +181,57 @@ fn connection_whose_data_pays_goes_before_those_within_their_quantum() {
     event_loop.charge(3, QUANTUM, 0);
     event_loop.push(3);
     let scheduler = &mut event_loop.scheduler;
-    let queues = (
-        scheduler.favored.clone(),
-        scheduler.prompt.clone(),
-        scheduler.round.clone(),
-    );
-    let expected: [VecDeque<_>; 3] = [vec![1, 2], vec![0], vec![3]]
-        .map(|numbers| numbers.into_iter().map(ConnectionHandle).collect());
-    assert_eq!(queues, expected.into());
+    let favored: Vec<_> = std::iter::from_fn(|| scheduler.pop_favored()).collect();
+    let prompt: Vec<_> = std::iter::from_fn(|| scheduler.pop_prompt()).collect();
+    let round: Vec<_> = std::iter::from_fn(|| scheduler.pop_round()).collect();
+    let queues = [favored, prompt, round].map(|queue| {
+        let numbers: Vec<u64> = queue.iter().map(|handle| handle.0).collect();
+        numbers
+    });
+    assert_eq!(queues, [vec![1, 2], vec![0], vec![3]]);
     // Others do not delay what arrives for it.
     assert!(!event_loop.should_wait(2, Pressure::Overrun));
 }
 
 #[test]
+fn favored_connections_that_have_used_least_lately_go_first() {
+    let mut event_loop = Loop::new(3);
+    let turns = LEVEL / QUANTUM_NANOS + 1;
+    // A download that never ends, one that has used less, and one that begins.
+    for (n, turns) in [(0, 3 * turns), (1, turns), (2, 1)] {
+        for _ in 0..turns {
+            event_loop.charge(n, QUANTUM, 1 << 20);
+        }
+        event_loop.push(n);
+    }
+    let order: Vec<_> = std::iter::from_fn(|| event_loop.scheduler.pop_favored()).collect();
+    assert_eq!(order, [2, 1, 0].map(ConnectionHandle));
+}
+
+#[test]
+fn new_connection_from_a_source_of_many_is_not_favored_until_it_has_waited_or_transferred() {
+    let mut event_loop = Loop::new(2);
+    event_loop.scheduler.set_time(Instant::from_nanos(u64::MAX));
+    event_loop.accounts[0] = event_loop.scheduler.account(true);
+    event_loop.accounts[1] = event_loop.scheduler.account(false);
+    let favored = |event_loop: &mut Loop, n: usize| {
+        event_loop.scheduler.is_favored(&mut event_loop.accounts[n])
+    };
+    assert!(!favored(&mut event_loop, 0));
+    assert!(favored(&mut event_loop, 1));
+    // Data alone does not help at once.
+    event_loop.charge(0, TENTH, 1 << 20);
+    assert!(!favored(&mut event_loop, 0));
+    event_loop
+        .scheduler
+        .set_time(Instant::from_nanos(1 << EPOCH_BITS));
+    assert!(favored(&mut event_loop, 0));
+}
+
+#[test]
 fn credit_of_a_new_connection_is_used_up_by_work_without_data() {
     let mut event_loop = Loop::new(2);
-    event_loop.accounts[0] = TimeAccount::new();
+    event_loop.accounts[0] = TimeAccount::favored();
     event_loop.push(1);
     let mut turns = 0;
     while !event_loop.should_wait(0, Pressure::Overrun) {

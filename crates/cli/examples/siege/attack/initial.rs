@@ -4,6 +4,7 @@
 use clearway_quic::Role;
 use clearway_quic::cid::ConnectionId;
 use clearway_quic::testing::{TAG_LEN, UnprotectedHeader, initial_keys};
+use clearway_quic::wire::Version;
 use clearway_quic::wire::header::{HeaderKind, PartialHeader};
 use clearway_quic::wire::{Frame, Frames};
 
@@ -42,7 +43,7 @@ pub(crate) fn initial(
     let header = packet.len();
     packet.extend_from_slice(frames);
     packet.resize(whole, 0);
-    let keys = initial_keys(dcid, Role::Client);
+    let keys = initial_keys(Version::V1, dcid, Role::Client);
     // It cannot fail: the packet is long enough for a sample.
     let sealed = keys.local.seal(number.into(), &mut packet, header, NUMBER);
     debug_assert!(sealed.is_ok());
@@ -57,7 +58,7 @@ pub(crate) fn open(original_dcid: &[u8], role: Role, datagram: &[u8]) -> Option<
         return None;
     }
     let mut packet = datagram.get(..header.packet_len)?.to_vec();
-    let keys = initial_keys(original_dcid, role);
+    let keys = initial_keys(Version::V1, original_dcid, role);
     keys.remote
         .unprotect_header(&mut packet, header.number_at)?;
     let opened = UnprotectedHeader::read(&packet, header.number_at)?;

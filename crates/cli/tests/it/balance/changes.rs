@@ -1,15 +1,10 @@
 //! Clients that move, and everything behind them that changes, while they download.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::fleet::{Balance, Relay, Rotation, balancer_file, quic_lb, site, write};
+use super::everything::{download, migrate};
+use super::fleet::{Balance, Relay, Rotation, balancer_file, quic_lb, write};
 use super::*;
-
-const DOWNLOADS: usize = 200;
-const AT_ONCE: usize = 10;
-const MEDIUM: usize = 400_000;
 
 /// Ports of clients that a server has answered requests of.
 fn ports(site: &Site, requests: usize) -> Vec<u64> {
@@ -20,16 +15,6 @@ fn ports(site: &Site, requests: usize) -> Vec<u64> {
     let mut ports: Vec<u64> = (0..requests).map(|_| remote(site.logged())).collect();
     ports.dedup();
     ports
-}
-
-/// Another socket for the client's endpoint, which migrates to it.
-fn migrate(client: &Client) {
-    let any = match client.endpoint().local_addr().is_ipv6() {
-        true => "[::]:0",
-        false => "0.0.0.0:0",
-    };
-    let socket = UdpSocket::bind(any).unwrap();
-    client.endpoint().rebind(socket).unwrap();
 }
 
 #[tokio::test]
@@ -93,50 +78,6 @@ async fn rotated_connection_ids_keep_their_port_and_are_followed_to_another_addr
     let ended = balance.stop();
     assert_eq!(assigned(&ended).iter().sum::<u64>(), 1, "{ended:#}");
     assert_eq!(ended["flows"], 2, "{ended:#}");
-}
-
-/// Downloads a file over a connection of its own.
-async fn download(url: &str, expected: &[u8]) -> Result<(), String> {
-    let request = Request::get(url).body(Empty::<Bytes>::new()).unwrap();
-    let client = client();
-    let attempt = async {
-        let mut response = client.request(request).await?;
-        response.body_mut().bytes(LARGE + 1).await
-    };
-    let limited = tokio::time::timeout(PATIENCE, attempt).await;
-    let body = limited.map_err(|_| "no end".to_owned())?;
-    let body = body.map_err(|error| format!("{error:?} {error}"))?;
-    assert!(body == expected, "{} wrong bytes", body.len());
-    Ok(())
-}
-
-/// Downloads, `AT_ONCE` at a time, and counts those that ended.
-async fn downloads(url: String, ended: Arc<AtomicUsize>) -> Vec<String> {
-    let expected = Arc::new(pattern(MEDIUM));
-    let workers = (0..AT_ONCE).map(|_| {
-        let (url, ended, expected) = (url.clone(), ended.clone(), expected.clone());
-        tokio::spawn(async move {
-            let mut failures = Vec::new();
-            for _ in 0..DOWNLOADS / AT_ONCE {
-                if let Err(error) = download(&url, &expected).await {
-                    failures.push(error);
-                }
-                ended.fetch_add(1, Relaxed);
-            }
-            failures
-        })
-    });
-    let mut failures = Vec::new();
-    for worker in workers.collect::<Vec<_>>() {
-        failures.extend(worker.await.unwrap());
-    }
-    failures
-}
-
-async fn until(ended: &AtomicUsize, count: usize) {
-    while ended.load(Relaxed) < count {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 /// Sends a datagram again and again until it arrives: full queues may drop it.
@@ -250,59 +191,4 @@ async fn waiting_clients_of_killed_server_are_reset() {
     assert!(failures.iter().all(reset), "{failures:#?}");
     let ended = balance.stop();
     assert!(ended["reset_requests"].as_u64().unwrap() > 0, "{ended:#}");
-}
-
-/// Each client is rebound twice. Meanwhile a server is drained, one is added, the balancer is
-/// replaced, keys are rotated, and a server is killed: only downloads from that one end early,
-/// by a stateless reset.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn downloads_survive_everything_but_the_death_of_their_server() {
-    let (dir, content) = (TempDir::new(), content());
-    content.old_file("medium", &pattern(MEDIUM));
-    let (mut sites, mut balance) = fleet(&dir, &content, 3);
-    let rebind = ["--rate", "8M", "--rebind", "100ms,250ms"];
-    let relay = Relay::start(&balance.address, &rebind);
-    let ended = Arc::new(AtomicUsize::new(0));
-    let all = tokio::spawn(downloads(format!("{}/medium", relay.url), ended.clone()));
-
-    until(&ended, 20).await;
-    balance.drain("s1").unwrap();
-    until(&ended, 50).await;
-    sites.push(site(&dir, content.path(), 4));
-    write(
-        &dir,
-        "balance.toml",
-        &balancer_file(&sites, Rotation::Announced),
-    );
-    balance.wait_for(|status| status["backends"].as_array().unwrap().len() == 4);
-    until(&ended, 80).await;
-    let file = dir.text("balance.toml");
-    let first = balance;
-    balance = Balance::take_over(&dir, &["--config", &file]);
-    until(&ended, 110).await;
-    write(
-        &dir,
-        "balance.toml",
-        &balancer_file(&sites, Rotation::Active),
-    );
-    let log = dir.join("balance-2.log");
-    wait_for_text(&log, "configuration reloaded");
-    write(&dir, "serve.toml", &quic_lb(Rotation::Active));
-    for site in &sites {
-        site.signal(Signal::HUP);
-    }
-    until(&ended, 150).await;
-    sites[1].child.kill().unwrap();
-    balance.wait_for(|status| status["backends"][1]["state"] == "down");
-
-    let failures = all.await.unwrap();
-    assert!(failures.len() <= AT_ONCE, "{failures:#?}");
-    // Without a complete handshake, a client cannot know a reset from noise.
-    let expected =
-        |failure: &String| failure.contains("StatelessReset") || failure.starts_with("Connect ");
-    assert!(failures.iter().all(expected), "{failures:#?}");
-    let (first, second) = (first.stop(), balance.stop());
-    assert!(assigned(&second)[3] > 0, "the added server takes part");
-    assert!(assigned(&first)[0] > 0, "the drained server had its share");
-    assert_eq!(assigned(&second)[0], 0, "it is drained after the take-over");
 }

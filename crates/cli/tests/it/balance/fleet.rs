@@ -193,6 +193,11 @@ pub(crate) enum Rotation {
 
 /// The `[quic_lb]` section of a file.
 pub(crate) fn quic_lb(rotation: Rotation) -> String {
+    quic_lb_of(rotation, 8)
+}
+
+/// The same, with this length of the nonce of config 1; that of config 0 has 15 bytes.
+pub(crate) fn quic_lb_of(rotation: Rotation, nonce_len: u8) -> String {
     let config = |id: u8, nonce_len: u8| {
         format!(
             "[[quic_lb.config]]\nid = {id}\nserver_id_len = 1\nnonce_len = {nonce_len}\n\
@@ -204,7 +209,10 @@ pub(crate) fn quic_lb(rotation: Rotation) -> String {
         Rotation::Active => (1, config(0, 15)),
         Rotation::Complete => (1, String::new()),
     };
-    format!("[quic_lb]\nactive = {active}\n{former}{}", config(1, 8))
+    format!(
+        "[quic_lb]\nactive = {active}\n{former}{}",
+        config(1, nonce_len)
+    )
 }
 
 /// The address of a server.
@@ -214,15 +222,20 @@ pub(crate) fn address(site: &Site) -> String {
 
 /// The balancer's file for these servers, whose IDs are 01, 02 and so on.
 pub(crate) fn balancer_file(sites: &[Site], rotation: Rotation) -> String {
+    let addresses: Vec<String> = sites.iter().map(address).collect();
+    balancer_file_of(&addresses, &quic_lb(rotation))
+}
+
+/// The same, by the addresses of the servers and the encoding of their connection IDs.
+pub(crate) fn balancer_file_of(addresses: &[String], quic_lb: &str) -> String {
     let mut text = "[health]\ninterval_ms = 100\n".to_owned();
-    for (number, site) in (1..).zip(sites) {
-        let address = address(site);
+    for (number, address) in (1..).zip(addresses) {
         text += &format!(
             "[[backend]]\nname = \"s{number}\"\naddress = \"{address}\"\n\
              server_ids = [\"{number:02x}\"]\n"
         );
     }
-    text + &quic_lb(rotation)
+    text + quic_lb
 }
 
 /// Writes a file so that nobody reads half of it.
@@ -234,8 +247,13 @@ pub(crate) fn write(dir: &TempDir, name: &str, text: &str) {
 
 /// Starts server number `number`, which shares a secret with the others.
 pub(crate) fn site(dir: &TempDir, content: &Path, number: u8) -> Site {
+    site_at("127.0.0.1:0", dir, content, number)
+}
+
+/// The same, at this address.
+pub(crate) fn site_at(listen: &str, dir: &TempDir, content: &Path, number: u8) -> Site {
     let id = format!("{number:02x}");
     let (lb, secret) = (dir.text("serve.toml"), dir.text("secret"));
     let options = ["--lb", &lb, "--server-id", &id, "--secret", &secret];
-    Site::start(content, &options)
+    Site::start_at(listen, content, &options)
 }

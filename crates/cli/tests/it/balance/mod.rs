@@ -2,8 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod changes;
+mod ecmp;
+mod everything;
 pub(crate) mod fleet;
 mod hostile;
+mod quinn;
+mod sampling;
+mod world;
 
 use std::time::Duration;
 

@@ -7,6 +7,8 @@
     reason = "each test binary uses a part; a test that cannot go on has failed"
 )]
 
+#[cfg(target_os = "linux")]
+pub mod namespace;
 pub mod tap;
 
 use std::io::{BufRead, BufReader, Read};

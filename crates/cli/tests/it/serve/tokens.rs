@@ -12,6 +12,7 @@ use std::time::Duration;
 use clearway::{ClientConfig, ClientSessions, DevelopmentIdentity, Endpoint, ServerId};
 
 use crate::web::{Site, TempDir};
+use clearway_quic::wire::Version;
 
 fn server_id(address: SocketAddr) -> ServerId {
     ServerId {
@@ -36,7 +37,7 @@ async fn token_from(server: SocketAddr) -> Vec<u8> {
     std::future::poll_fn(|cx| sessions.poll_stored(&id, cx, |stored| stored.tokens > 0)).await;
     connection.close(0x100, b"");
     client.wait_idle().await;
-    sessions.take_token(&id).unwrap()
+    sessions.take_token(&id, Version::V1).unwrap()
 }
 
 /// The ClientHello of a client, in as many datagrams as it takes with a post-quantum key share.
@@ -48,7 +49,7 @@ async fn client_hello(token: Option<Vec<u8>>) -> ClientHello {
     let address = recorder.local_addr().unwrap();
     let sessions = Arc::new(ClientSessions::default());
     if let Some(token) = token {
-        assert!(sessions.put_token(&server_id(address), token));
+        assert!(sessions.put_token(&server_id(address), Version::V1, token));
     }
     let client = client(sessions);
     let connecting = tokio::spawn(client.connect(address, "localhost").into_future());

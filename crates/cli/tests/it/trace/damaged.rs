@@ -26,7 +26,7 @@ fn empty_and_foreign_files_get_a_message_with_the_offset() {
         (
             "capture",
             b"\x0a\x0d\x0d\x0a\x1c\0\0\0",
-            "a packet capture, not qlog: found its magic number at offset 0",
+            "the capture is truncated: the section header at offset 0 has 12 bytes, and only 8 are there",
         ),
         (
             "binary",

@@ -63,7 +63,7 @@ fn directory_is_diagnosed_with_the_worst_trace_first() {
     let empty = TempDir::new();
     let output = clearway(&["diagnose", &empty.text("")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("expected files ending with .sqlog or .qlog"));
+    assert!(stderr(&output).contains("expected files ending with .sqlog, .qlog, .pcapng or .pcap"));
 }
 
 #[test]

@@ -5,9 +5,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod capture;
 mod damaged;
 mod diagnose;
 mod files;
+mod netlog;
 mod report;
 mod view;
 

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -145,18 +145,30 @@ impl Site {
     }
 
     fn spawn_as_is(mut command: Command, listen: &Path, dir: &Path, options: &[&str]) -> Self {
-        let mut child = command
+        command
             .args(["serve", "--json", "--listen"])
             .args([listen, dir])
-            .args(options)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .args(options);
+        Self::spawn_program(command)
+    }
+
+    /// Another server, whose first line is `listening on ADDR`, and each other one an object.
+    pub fn start_peer(mut command: Command) -> Self {
+        command.stderr(Stdio::null());
+        Self::spawn_program(command)
+    }
+
+    fn spawn_program(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let (tell, lines) = channel::<Value>();
         std::thread::spawn(move || {
             for line in stdout.lines() {
-                let value = serde_json::from_str(&line.unwrap()).unwrap();
+                let line = line.unwrap();
+                let value = match line.strip_prefix("listening on ") {
+                    Some(address) => json!({"event": "listening", "address": address}),
+                    None => serde_json::from_str(&line).unwrap(),
+                };
                 if tell.send(value).is_err() {
                     break;
                 }

@@ -114,6 +114,7 @@ impl TestApplication {
             | Event::GoAway { .. }
             | Event::SessionStream { .. }
             | Event::SessionDraining(_)
+            | Event::SessionStreamsAvailable(_)
             | Event::SessionEnded { .. }
             | Event::Closed(_)) => self.others.push(other),
         }

@@ -1,6 +1,7 @@
 //! Requests and responses between two HTTP/3 endpoints.
 
 pub(crate) mod pair;
+mod session_limits;
 mod sessions;
 
 mod bodies;

@@ -101,6 +101,19 @@ impl HostileTest {
         test
     }
 
+    /// Does the same; the SETTINGS are those of `setup`.
+    pub fn announcing(hostile: Role, setup: Setup) -> Self {
+        let config = match hostile {
+            Role::Client => &setup.client,
+            Role::Server => &setup.server,
+        };
+        let settings = frame(SETTINGS, &config.settings(hostile).payload());
+        let mut test = Self::without_settings(hostile, setup);
+        test.control = test.uni(&[varints(&[0]), settings].concat());
+        test.run();
+        test
+    }
+
     pub fn new(hostile: Role) -> Self {
         Self::with(hostile, Setup::default())
     }

@@ -1,10 +1,14 @@
 //! WebTransport sessions and streams of a hostile peer.
 
+use std::sync::Arc;
+
 use clearway_http3::frame::put_varint;
-use clearway_http3::webtransport::SessionEnd;
-use clearway_http3::{Code, Event, Response};
-use clearway_quic::Role;
-use clearway_quic::stream::StreamId;
+use clearway_http3::testing::MemoryTransport;
+use clearway_http3::webtransport::{CloseSession, SessionEnd, SessionLimits};
+use clearway_http3::{Code, Connection, Event, Response};
+use clearway_quic::connection::{ConnectionError, Event as QuicEvent};
+use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::{Instant, Role};
 
 use super::hostile_peer::{DATA, HostileTest, frame, get, headers, varints};
 use crate::common::Setup;
@@ -296,4 +300,164 @@ fn datagram_for_a_plain_connect_resets_it() {
     assert_eq!(http.recv_datagram(quic), None);
     let error = Some(Code::DATAGRAM_ERROR);
     assert_eq!(test.reset_and_stop_codes(id), (error, error));
+}
+
+const MAX_DATA: u64 = 0x190b_4d3d;
+const MAX_STREAMS_BIDI: u64 = 0x190b_4d3f;
+const DATA_BLOCKED: u64 = 0x190b_4d41;
+
+/// A session with flow control: the client announces 1,000 bytes and 10 streams of each kind, the
+/// server 512 KiB and 5 streams.
+fn with_flow_control() -> (HostileTest, StreamId) {
+    let mut setup = Setup::for_sessions();
+    setup.client.session_limits = SessionLimits {
+        data: 1_000,
+        bidi_streams: 10,
+        uni_streams: 10,
+    };
+    setup.server.session_limits.uni_streams = 5;
+    setup.server.session_limits.bidi_streams = 5;
+    let mut test = HostileTest::announcing(Role::Client, setup);
+    let session = test.bidi(&session_request());
+    test.run();
+    let (http, quic) = test.world.server.split();
+    http.respond(quic, session, &Response::new(200), false)
+        .expect("responds");
+    test.run();
+    (test, session)
+}
+
+fn assert_violation(test: &mut HostileTest, session: StreamId) {
+    let ended = ended(test);
+    let [SessionEnd::Failed(error)] = &ended[..] else {
+        panic!("{ended:?}");
+    };
+    let code = Code::WEBTRANSPORT_FLOW_CONTROL_ERROR;
+    assert_eq!(error.code, code);
+    assert_eq!(test.reset_and_stop_codes(session), (Some(code), Some(code)));
+    test.assert_serves();
+}
+
+#[test]
+fn limit_of_a_session_that_does_not_rise_ends_it() {
+    for (kind, value) in [(MAX_DATA, 1_000), (MAX_DATA, 999), (MAX_STREAMS_BIDI, 10)] {
+        let (mut test, session) = with_flow_control();
+        test.write(session, &capsule(kind, &varints(&[value])));
+        assert_violation(&mut test, session);
+    }
+}
+
+#[test]
+fn more_streams_than_a_session_allows_end_it() {
+    let (mut test, session) = with_flow_control();
+    for _ in 0..5 {
+        let id = test.uni(&varints(&[0x54, session.as_u64()]));
+        test.finish(id);
+    }
+    assert!(ended(&mut test).is_empty());
+    // The application has read one to its end, but not let go of it.
+    let (http, quic) = test.world.server.split();
+    let stream = http.accept_session_stream(session, Directionality::Unidirectional);
+    let stream = stream.expect("a stream").id;
+    assert_eq!(quic.read_chunk(stream, 10), Ok(None));
+    test.run();
+    test.uni(&varints(&[0x54, session.as_u64()]));
+    assert_violation(&mut test, session);
+}
+
+#[test]
+fn more_data_than_a_session_allows_ends_it() {
+    let (mut test, session) = with_flow_control();
+    let header = varints(&[0x54, session.as_u64()]);
+    for _ in 0..2 {
+        let mut data = header.clone();
+        data.resize(header.len() + (256 << 10), 0);
+        test.uni(&data);
+        test.run();
+    }
+    assert!(ended(&mut test).is_empty(), "512 KiB are allowed");
+    let mut data = header;
+    data.push(0);
+    test.uni(&data);
+    assert_violation(&mut test, session);
+}
+
+#[test]
+fn final_size_counts_for_the_limit_of_a_session() {
+    let (mut test, session) = with_flow_control();
+    let mut data = varints(&[0x54, session.as_u64()]);
+    data.resize(data.len() + (500 << 10), 0);
+    let id = test.uni(&data);
+    test.run();
+    let quic = test.world.client.connection();
+    quic.reset(id, 7).expect("resets");
+    test.run();
+    let mut data = varints(&[0x54, session.as_u64()]);
+    data.resize(data.len() + (13 << 10), 0);
+    test.uni(&data);
+    // What was reset counts as read, so that there is credit again.
+    assert!(ended(&mut test).is_empty());
+}
+
+#[test]
+fn repeated_capsules_without_effect_are_excessive_load() {
+    for (kind, step) in [(DATA_BLOCKED, 0), (MAX_DATA, 1), (MAX_STREAMS_BIDI, 1)] {
+        let (mut test, session) = with_flow_control();
+        for n in 0..20_000_u64 {
+            if test.world.client.app.closed.is_some() {
+                break;
+            }
+            let value = varints(&[2_000 + n * step]);
+            test.write(session, &capsule(kind, &value));
+            if n % 1_000 == 0 {
+                test.run();
+            }
+        }
+        assert_eq!(test.close_code(), Some(Code::EXCESSIVE_LOAD), "{kind:#x}");
+    }
+}
+
+#[test]
+fn capsules_of_flow_control_are_ignored_without_it() {
+    let (mut test, session) = accepted();
+    for kind in MAX_DATA..=0x190b_4d44 {
+        test.write(session, &capsule(kind, &[]));
+        test.write(session, &capsule(kind, &[0]));
+    }
+    assert!(ended(&mut test).is_empty());
+    test.assert_serves();
+}
+
+/// The end of the connection is told before what arrived together with it.
+#[test]
+fn close_that_arrives_with_the_end_of_the_connection_is_reported() {
+    let mut config = Setup::for_sessions().server;
+    config.grease = false;
+    let mut http = Connection::new(Role::Server, Arc::new(config), 1);
+    let mut quic = MemoryTransport::new(Role::Server);
+    http.start(&mut quic);
+    let control = quic.peer_stream(Directionality::Unidirectional, 0);
+    quic.feed(control, &[0, 4, 0]);
+    let session = quic.peer_stream(Directionality::Bidirectional, 0);
+    quic.feed(session, &session_request());
+    while let Some(event) = quic.poll_event() {
+        http.on_quic_event(&mut quic, &event);
+    }
+    let response = Response::new(200);
+    http.respond(&mut quic, session, &response, false)
+        .expect("responds");
+    http.flush(Instant::ZERO, &mut quic);
+    quic.feed(session, &capsule(CLOSE, &[0, 0, 0, 7, b'b', b'y', b'e']));
+    let closed = ConnectionError::PeerApplication {
+        code: Code::NO_ERROR.0,
+        reason: Vec::new(),
+    };
+    http.on_quic_event(&mut quic, &QuicEvent::Closed(closed));
+    let events = std::iter::from_fn(|| http.poll_event());
+    let ended = events.filter_map(|event| match event {
+        Event::SessionEnded { end, .. } => Some(end),
+        _ => None,
+    });
+    let close = CloseSession::new(7, "bye");
+    assert_eq!(ended.collect::<Vec<_>>(), [SessionEnd::Closed(close)]);
 }

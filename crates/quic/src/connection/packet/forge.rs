@@ -6,7 +6,8 @@ use crate::Instant;
 use crate::connection::Connection;
 use crate::connection::keyring::space_of;
 use crate::crypto::TAG_LEN;
-use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber};
+use crate::wire::version::LongTypes;
+use crate::wire::{MIN_MTU, PacketKind, TruncatedNumber, Version};
 
 /// Largest header: first byte, version, two connection IDs, a token of up to
 /// 800 bytes, length, packet number.
@@ -26,6 +27,8 @@ pub struct Forgery<'a> {
     /// Bits to invert in the first byte of the Source Connection ID of a long
     /// header, before protection.
     pub flip_source: u8,
+    /// The version in a long header, if not that of the connection; a supported one.
+    pub version: Option<Version>,
     /// PADDING is added until the packet has this many bytes.
     pub pad_to: usize,
 }
@@ -44,6 +47,7 @@ impl<'a> Forgery<'a> {
             skip: 0,
             flip: 0,
             flip_source: 0,
+            version: None,
             pad_to,
         }
     }
@@ -76,6 +80,9 @@ impl Connection {
         let room = payload.len().saturating_add(HEADER_ROOM + TAG_LEN);
         let mut packet = vec![0; room.max(forgery.pad_to)];
         let draft = writer.write_header(kind, space, path, number, truncated, &mut packet)?;
+        if let Some(version) = forgery.version {
+            claim_version(&mut packet, kind, version)?;
+        }
         *packet.first_mut()? ^= forgery.flip;
         if kind != PacketKind::OneRtt {
             // First byte, version, then both IDs behind their lengths.
@@ -112,4 +119,19 @@ impl Connection {
             keys.set_integrity_limit(packets);
         }
     }
+}
+
+/// Changes the version and the type bits of a long header.
+fn claim_version(packet: &mut [u8], kind: PacketKind, version: Version) -> Option<()> {
+    let types = version.of_connection().long_types;
+    let bits = match kind {
+        PacketKind::Initial => types.initial,
+        PacketKind::ZeroRtt => types.zero_rtt,
+        PacketKind::Handshake => types.handshake,
+        PacketKind::OneRtt => return None,
+    };
+    let (first, rest) = packet.split_first_mut()?;
+    *first = *first & !LongTypes::MASK | bits;
+    *rest.first_chunk_mut()? = version.0.to_be_bytes();
+    Some(())
 }

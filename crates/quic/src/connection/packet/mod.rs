@@ -316,9 +316,9 @@ impl PacketWriter<'_> {
             PacketKind::OneRtt => None,
         };
         let at = match long {
-            Some(kind) => LongHeader {
-                kind,
-                version: self.tls.version,
+            Some(long) => LongHeader {
+                kind: long,
+                version: self.tls.version_of(kind),
                 dcid,
                 scid: self.tls.local_cid,
                 number: truncated,

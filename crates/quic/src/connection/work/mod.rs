@@ -86,9 +86,10 @@ impl FrameCost {
             | Frame::ImmediateAck => Self::Units(1),
             // It causes an event for the application, a frame in response, or a call of
             // TLS.
-            Frame::ResetStream { .. } | Frame::StopSending { .. } | Frame::Crypto { .. } => {
-                Self::Units(2)
-            }
+            Frame::ResetStream { .. }
+            | Frame::ResetStreamAt { .. }
+            | Frame::StopSending { .. }
+            | Frame::Crypto { .. } => Self::Units(2),
             // It causes a response in a datagram of its own, or something to be stored.
             Frame::PathChallenge(_) | Frame::NewToken(_) | Frame::NewConnectionId { .. } => {
                 Self::Units(4)

@@ -120,6 +120,7 @@ fn costs() -> Vec<(Frame<'static>, FrameCost)> {
         (decoded(&[0x03, 0, 0, 0, 0, 0, 0, 0]), FirstFree(4)),
         (decoded(&[0x04, 0, 0, 0]), Units(2)),
         (decoded(&[0x05, 0, 0]), Units(2)),
+        (decoded(&[0x24, 0, 0, 1, 1]), Units(2)),
         (decoded(&[0x06, 0, 1, 9]), Units(2)),
         (Frame::NewToken(b"x"), Units(4)),
         (stream(false), FreeIfNew),
@@ -188,5 +189,5 @@ fn every_frame_type_has_a_cost() {
     let types: BTreeSet<u64> = table.iter().map(|(frame, _)| frame.frame_type()).collect();
     assert_eq!(types.len(), table.len(), "each type once");
     assert_eq!(types, known_types());
-    assert_eq!(types.len(), 28);
+    assert_eq!(types.len(), 29);
 }

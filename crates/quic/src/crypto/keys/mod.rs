@@ -71,6 +71,17 @@ impl Direction {
     }
 }
 
+impl From<(super::packet_key::PacketKey, super::header_key::HeaderKey)> for Direction {
+    fn from(
+        (packet, header): (super::packet_key::PacketKey, super::header_key::HeaderKey),
+    ) -> Self {
+        Self {
+            header: Box::new(header),
+            packet: Box::new(packet),
+        }
+    }
+}
+
 impl From<DirectionalKeys> for Direction {
     fn from(keys: DirectionalKeys) -> Self {
         Self {
@@ -86,6 +97,39 @@ pub struct Keys {
     pub local: Direction,
     /// Keys for packets that we receive.
     pub remote: Direction,
+}
+
+/// The keys of Initial packets.
+pub(crate) struct InitialKeys {
+    /// Those of the connection's version.
+    pub(crate) current: Keys,
+    /// Those of another version: on a client of one with which the server may have answered, on a
+    /// server of that with which the client began (RFC 9369 §4.1).
+    pub(crate) other: Option<Keys>,
+}
+
+impl InitialKeys {
+    /// Makes the other version the current one.
+    pub(crate) fn switch(&mut self) {
+        if let Some(other) = &mut self.other {
+            core::mem::swap(&mut self.current, other);
+        }
+    }
+}
+
+impl From<Keys> for InitialKeys {
+    fn from(current: Keys) -> Self {
+        Self {
+            current,
+            other: None,
+        }
+    }
+}
+
+impl core::fmt::Debug for InitialKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("InitialKeys(..)")
+    }
 }
 
 impl From<rustls::quic::Keys> for Keys {

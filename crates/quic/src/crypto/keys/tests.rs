@@ -5,6 +5,7 @@ use crate::crypto::initial_keys;
 use crate::crypto::packet_key::PacketKey as OurPacketKey;
 use crate::crypto::suite::Suite;
 use crate::crypto::testing::{appendix_a_dcid, hex};
+use crate::wire::Version;
 use proptest::prelude::*;
 
 fn direction(suite: Suite, key: &[u8], iv: &[u8], header: &[u8]) -> Direction {
@@ -18,10 +19,8 @@ fn packet(header: &[u8], payload: &[u8]) -> Vec<u8> {
     [header, payload, &[0; TAG_LEN]].concat()
 }
 
-/// RFC 9001 §A.2.
-#[test]
-fn client_initial_matches_rfc9001_appendix_a() {
-    let header = hex("c300000001088394c8f03e5157080000449e00000002");
+/// The payload of the client's Initial packet: RFC 9369 §A.2 takes that of RFC 9001 §A.2.
+fn client_hello() -> Vec<u8> {
     let mut payload = hex(
         "060040f1010000ed0303ebf8fa56f12939b9584a3896472ec40bb863cfd3e868
          04fe3a47f06a2b69484c00000413011302010000c000000010000e00000b6578
@@ -33,8 +32,16 @@ fn client_initial_matches_rfc9001_appendix_a() {
          75300901100f088394c8f03e51570806048000ffff",
     );
     payload.resize(1162, 0);
+    payload
+}
+
+/// RFC 9001 §A.2.
+#[test]
+fn client_initial_matches_rfc9001_appendix_a() {
+    let header = hex("c300000001088394c8f03e5157080000449e00000002");
+    let payload = client_hello();
     let mut sealed = packet(&header, &payload);
-    let client = initial_keys(&appendix_a_dcid(), Role::Client);
+    let client = initial_keys(Version::V1, &appendix_a_dcid(), Role::Client);
     client.local.seal(2, &mut sealed, 22, 4).unwrap();
     assert_eq!(sealed.len(), 1200);
     assert_eq!(
@@ -49,7 +56,7 @@ fn client_initial_matches_rfc9001_appendix_a() {
         hex("e221af44860018ab0856972e194cd934")[..]
     );
 
-    let server = initial_keys(&appendix_a_dcid(), Role::Server);
+    let server = initial_keys(Version::V1, &appendix_a_dcid(), Role::Server);
     let number = server.remote.unprotect_header(&mut sealed, 18).unwrap();
     assert_eq!(
         number,
@@ -61,6 +68,55 @@ fn client_initial_matches_rfc9001_appendix_a() {
     );
     let len = server.remote.open(2, &mut sealed, 22).unwrap();
     assert_eq!(sealed[22..22 + len], payload[..]);
+}
+
+/// RFC 9369 §A.2.
+#[test]
+fn client_initial_matches_rfc9369_appendix_a() {
+    let header = hex("d36b3343cf088394c8f03e5157080000449e00000002");
+    let payload = client_hello();
+    let mut sealed = packet(&header, &payload);
+    let client = initial_keys(Version::V2, &appendix_a_dcid(), Role::Client);
+    client.local.seal(2, &mut sealed, 22, 4).unwrap();
+    assert_eq!(sealed.len(), 1200);
+    assert_eq!(
+        sealed[..48],
+        hex(
+            "d76b3343cf088394c8f03e5157080000449ea0c95e82ffe67b6abcdb4298b485
+             dd04de806071bf03dceebfa162e75d6c"
+        )[..]
+    );
+    assert_eq!(
+        sealed[1200 - 16..],
+        hex("a18b2faa745b6fe189cf772a9f84cbfc")[..]
+    );
+    let server = initial_keys(Version::V2, &appendix_a_dcid(), Role::Server);
+    server.remote.unprotect_header(&mut sealed, 18).unwrap();
+    let len = server.remote.open(2, &mut sealed, 22).unwrap();
+    assert_eq!(sealed[22..22 + len], payload[..]);
+}
+
+/// RFC 9369 §A.3.
+#[test]
+fn server_initial_matches_rfc9369_appendix_a() {
+    let header = hex("d16b3343cf0008f067a5502a4262b50040750001");
+    let payload = hex(
+        "02000000000600405a020000560303eefce7f7b37ba1d1632e96677825ddf739
+         88cfc79825df566dc5430b9a045a1200130100002e00330024001d00209d3c94
+         0d89690b84d08a60993c144eca684d1081287c834d5311bcf32bb9da1a002b00
+         020304",
+    );
+    let expected = hex(
+        "dc6b3343cf0008f067a5502a4262b5004075d92faaf16f05d8a4398c47089698
+         baeea26b91eb761d9b89237bbf87263017915358230035f7fd3945d88965cf17
+         f9af6e16886c61bfc703106fbaf3cb4cfa52382dd16a393e42757507698075b2
+         c984c707f0a0812d8cd5a6881eaf21ceda98f4bd23f6fe1a3e2c43edd9ce7ca8
+         4bed8521e2e140",
+    );
+    let mut sealed = packet(&header, &payload);
+    let server = initial_keys(Version::V2, &appendix_a_dcid(), Role::Server);
+    server.local.seal(1, &mut sealed, 20, 2).unwrap();
+    assert_eq!(sealed, expected);
 }
 
 /// RFC 9001 §A.3.
@@ -81,11 +137,11 @@ fn server_initial_matches_rfc9001_appendix_a() {
          2158407dd074ee",
     );
     let mut sealed = packet(&header, &payload);
-    let server = initial_keys(&appendix_a_dcid(), Role::Server);
+    let server = initial_keys(Version::V1, &appendix_a_dcid(), Role::Server);
     server.local.seal(1, &mut sealed, 20, 2).unwrap();
     assert_eq!(sealed, expected);
 
-    let client = initial_keys(&appendix_a_dcid(), Role::Client);
+    let client = initial_keys(Version::V1, &appendix_a_dcid(), Role::Client);
     let number = client.remote.unprotect_header(&mut sealed, 18).unwrap();
     assert_eq!((number.truncated, number.len), (1, 2));
     let len = client.remote.open(1, &mut sealed, 20).unwrap();
@@ -112,7 +168,7 @@ fn chacha20_short_header_matches_rfc9001_appendix_a() {
 
 #[test]
 fn packet_too_short_for_sample_is_rejected_both_ways() {
-    let keys = initial_keys(&[1], Role::Client).local;
+    let keys = initial_keys(Version::V1, &[1], Role::Client).local;
     // One byte of packet number and two of payload: the sample would end
     // beyond the tag.
     let error = keys.seal(0, &mut packet(&[0x40, 0], &[1, 1]), 2, 1);
@@ -129,7 +185,7 @@ fn packet_too_short_for_sample_is_rejected_both_ways() {
 
 #[test]
 fn sealing_stops_at_the_confidentiality_limit() {
-    let keys = initial_keys(&[1], Role::Client).local;
+    let keys = initial_keys(Version::V1, &[1], Role::Client).local;
     let mut buffer = packet(&[0x40, 0], &[1; 10]);
     assert!(keys.seal((1 << 23) - 1, &mut buffer, 2, 1).is_ok());
     let error = keys.seal(1 << 23, &mut buffer, 2, 1).unwrap_err();

@@ -5,15 +5,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::quic::{ClientConnection, Connection, KeyChange, ServerConnection, Version};
+use rustls::quic::{ClientConnection, Connection, KeyChange, ServerConnection};
 use rustls::{ClientConfig, HandshakeKind, ServerConfig};
 
 use super::alert;
+use super::key_export::unsupported_keys;
 use super::keys::{Direction, Keys};
+use super::provider;
+use super::secret_capture::SecretCapture;
+use super::suite::Suite;
 use super::update::OneRttKeys;
 use crate::Role;
 use crate::error::{Code, TransportError};
 use crate::memory;
+use crate::wire::Version;
 
 /// The encryption level of CRYPTO data (RFC 9001 §4). 0-RTT packets carry none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,23 +92,44 @@ pub(crate) struct Session {
     outgoing: VecDeque<Flight>,
     write_level: Level,
     read_level: Level,
+    /// The version that rustls derives keys for.
+    created_for: Version,
+    /// The version of the connection.
+    version: Version,
+    /// Takes the secrets out of rustls if the version changes (client).
+    capture: Option<Arc<SecretCapture>>,
 }
 
 impl Session {
-    /// Creates a client session. Its ClientHello is the first output of [`next`](Self::next).
+    /// Creates a client session for the version of its first flight. Its ClientHello is the first output of [`next`](Self::next).
     /// `server_name` is sent as SNI and has to match the certificate;
-    /// `transport_parameters` are in wire form (RFC 9000 §18).
+    /// `transport_parameters` are in wire form (RFC 9000 §18). If `switchable`, the server may
+    /// choose another version ([`set_version`](Self::set_version)).
     ///
     /// # Errors
     /// If the configuration does not support QUIC.
     pub(crate) fn client(
-        config: Arc<ClientConfig>,
+        version: Version,
+        mut config: Arc<ClientConfig>,
         server_name: ServerName<'static>,
         transport_parameters: Vec<u8>,
+        switchable: bool,
     ) -> Result<Self, TransportError> {
-        let tls = ClientConnection::new(config, Version::V1, server_name, transport_parameters);
+        let capture = switchable.then(|| {
+            let config = Arc::make_mut(&mut config);
+            let capture = Arc::new(SecretCapture::new(config.key_log.clone()));
+            config.key_log = capture.clone();
+            capture
+        });
+        let tls = ClientConnection::new(
+            config,
+            tls_version(version),
+            server_name,
+            transport_parameters,
+        );
         let tls = tls.map_err(|error| alert::transport_error(&error, None))?;
-        let mut session = Self::new(tls.into(), Role::Client);
+        let mut session = Self::new(version, tls.into(), Role::Client);
+        session.capture = capture;
         session.collect()?;
         Ok(session)
     }
@@ -113,21 +139,38 @@ impl Session {
     /// # Errors
     /// If the configuration does not support QUIC.
     pub(crate) fn server(
+        version: Version,
         config: Arc<ServerConfig>,
         transport_parameters: Vec<u8>,
     ) -> Result<Self, TransportError> {
-        let tls = ServerConnection::new(config, Version::V1, transport_parameters);
+        let tls = ServerConnection::new(config, tls_version(version), transport_parameters);
         let tls = tls.map_err(|error| alert::transport_error(&error, None))?;
-        Ok(Self::new(tls.into(), Role::Server))
+        Ok(Self::new(version, tls.into(), Role::Server))
     }
 
-    fn new(tls: Connection, role: Role) -> Self {
+    fn new(version: Version, tls: Connection, role: Role) -> Self {
         Self {
             tls: Box::new(tls),
             role,
             outgoing: VecDeque::new(),
             write_level: Level::Initial,
             read_level: Level::Initial,
+            created_for: version,
+            version,
+            capture: None,
+        }
+    }
+
+    /// Derives the keys of Handshake and 1-RTT packets for `version`, which the server has chosen
+    /// instead of the client's (RFC 9369 §4.1). Only for a client that has not read the
+    /// ServerHello, and whose session is switchable. 0-RTT keys remain those of the first version.
+    pub(crate) fn set_version(&mut self, version: Version) {
+        debug_assert!(self.role == Role::Client && self.read_level == Level::Initial);
+        self.version = version;
+        if let Some(capture) = &self.capture
+            && version != self.created_for
+        {
+            capture.begin();
         }
     }
 
@@ -207,10 +250,11 @@ impl Session {
                 None => None,
                 Some(KeyChange::Handshake { keys }) => {
                     self.read_level = Level::Handshake;
-                    Some(NewKeys::Handshake(keys.into()))
+                    Some(NewKeys::Handshake(self.handshake_keys(keys)?))
                 }
                 Some(KeyChange::OneRtt { keys, next }) => {
-                    Some(NewKeys::OneRtt(Box::new(OneRttKeys::new(&keys, next)?)))
+                    let keys = self.one_rtt_keys(&keys, next)?;
+                    Some(NewKeys::OneRtt(Box::new(keys)))
                 }
             };
             if bytes.is_empty() && keys.is_none() {
@@ -222,6 +266,41 @@ impl Session {
             self.read_level = Level::OneRtt;
         }
         Ok(())
+    }
+
+    /// Returns the Handshake keys of the connection's version. `keys` are those of the version that
+    /// the session was created for.
+    fn handshake_keys(&self, keys: rustls::quic::Keys) -> Result<Keys, TransportError> {
+        if self.version == self.created_for {
+            return Ok(keys.into());
+        }
+        let secrets = self
+            .captured()
+            .and_then(|(capture, suite)| capture.take_handshake(suite))
+            .ok_or_else(unsupported_keys)?;
+        Ok(secrets.keys(&self.version.of_connection().labels))
+    }
+
+    /// Returns the 1-RTT keys of the connection's version.
+    fn one_rtt_keys(
+        &self,
+        keys: &rustls::quic::Keys,
+        next: rustls::quic::Secrets,
+    ) -> Result<OneRttKeys, TransportError> {
+        if self.version == self.created_for {
+            return OneRttKeys::new(keys, next);
+        }
+        let secrets = self
+            .captured()
+            .and_then(|(capture, suite)| capture.take_one_rtt(suite))
+            .ok_or_else(unsupported_keys)?;
+        OneRttKeys::derive(&secrets, &self.version.of_connection().labels)
+    }
+
+    /// Returns the captured secrets and the suite that they are for.
+    fn captured(&self) -> Option<(&SecretCapture, Suite)> {
+        let suite = self.tls.negotiated_cipher_suite()?.suite();
+        Some((self.capture.as_deref()?, provider::suite_of(suite)?))
     }
 
     /// Returns the keys for 0-RTT packets. A client has them from the start if a stored session
@@ -361,6 +440,15 @@ impl core::fmt::Debug for Session {
             .field("read_level", &self.read_level)
             .field("write_level", &self.write_level)
             .finish_non_exhaustive()
+    }
+}
+
+/// Returns the version in rustls's terms.
+fn tls_version(version: Version) -> rustls::quic::Version {
+    if version == Version::V2 {
+        rustls::quic::Version::V2
+    } else {
+        rustls::quic::Version::V1
     }
 }
 

@@ -310,7 +310,7 @@ fn early_data_of_replayed_client_hello_is_rejected() {
     let hello = client.output();
     first.input(hello.clone()).unwrap();
     assert!(first.session.early_data_accepted());
-    let mut replayed = TestSession::new(Session::server(server, Vec::new()).unwrap());
+    let mut replayed = TestSession::new(Session::server(Version::V1, server, Vec::new()).unwrap());
     replayed.input(hello).unwrap();
     assert!(!replayed.session.early_data_accepted());
     assert!(replayed.session.early_keys().is_none());

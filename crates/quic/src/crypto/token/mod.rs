@@ -16,7 +16,7 @@ use rand_core::RngCore;
 
 use super::keys::TAG_LEN;
 use crate::cid::ConnectionId;
-use crate::wire::Reader;
+use crate::wire::{Reader, Version};
 
 /// Lifetime of a Retry token in seconds. The client answers at once, but may have to retransmit
 /// (RFC 9000 §8.1.4 asks for a short time).
@@ -62,6 +62,8 @@ impl TokenKind {
 pub struct RetryToken {
     /// When it was made, in Unix seconds.
     pub issued: u64,
+    /// The QUIC version of the connection that it was sent on (RFC 9369 §5).
+    pub version: Version,
     /// The address that it was sent to.
     pub client: SocketAddr,
     /// The Destination Connection ID of the first Initial, for the
@@ -77,6 +79,8 @@ pub struct RetryToken {
 pub struct AddressToken {
     /// When it was made, in Unix seconds.
     pub issued: u64,
+    /// The QUIC version of the connection that it was sent on (RFC 9369 §5).
+    pub version: Version,
     /// The IP address that it was sent to. The port may change.
     pub ip: IpAddr,
     /// A random number that identifies the token, for [`ReplayFilter`](super::ReplayFilter).
@@ -110,6 +114,9 @@ pub enum TokenError {
     /// The token is genuine but was issued to another address.
     #[error("token was issued to another address")]
     WrongAddress(TokenKind),
+    /// The token is genuine but was issued on a connection of another QUIC version.
+    #[error("token was issued on a connection of another QUIC version")]
+    WrongVersion(TokenKind),
 }
 
 impl TokenError {
@@ -120,9 +127,10 @@ impl TokenError {
     pub(crate) fn is_invalid_retry(self) -> bool {
         match self {
             Self::Malformed | Self::Forged => false,
-            Self::Expired(kind) | Self::FromTheFuture(kind) | Self::WrongAddress(kind) => {
-                kind == TokenKind::Retry
-            }
+            Self::Expired(kind)
+            | Self::FromTheFuture(kind)
+            | Self::WrongAddress(kind)
+            | Self::WrongVersion(kind) => kind == TokenKind::Retry,
         }
     }
 }
@@ -158,6 +166,7 @@ impl TokenKey {
     pub fn seal_retry(&self, token: &RetryToken, rng: &mut dyn RngCore, out: &mut Vec<u8>) {
         self.seal(TokenKind::Retry, rng, out, |out| {
             out.extend_from_slice(&token.issued.to_be_bytes());
+            out.extend_from_slice(&token.version.0.to_be_bytes());
             put_ip(out, token.client.ip());
             out.extend_from_slice(&token.client.port().to_be_bytes());
             put_cid(out, &token.original_dcid);
@@ -170,27 +179,37 @@ impl TokenKey {
     pub fn seal_address(&self, token: &AddressToken, rng: &mut dyn RngCore, out: &mut Vec<u8>) {
         self.seal(TokenKind::Address, rng, out, |out| {
             out.extend_from_slice(&token.issued.to_be_bytes());
+            out.extend_from_slice(&token.version.0.to_be_bytes());
             put_ip(out, token.ip);
             out.extend_from_slice(&token.id);
         });
     }
 
-    /// Opens a token that `client` sent, at wall time `now` in Unix seconds.
+    /// Opens a token that `client` sent in an Initial packet of `version`, at wall time `now` in
+    /// Unix seconds.
     ///
     /// # Errors
     /// If the token does not prove the client's address.
-    pub fn open(&self, token: &[u8], now: u64, client: SocketAddr) -> Result<Token, TokenError> {
+    pub fn open(
+        &self,
+        token: &[u8],
+        now: u64,
+        client: SocketAddr,
+        version: Version,
+    ) -> Result<Token, TokenError> {
         let (kind, fields) = self.decrypt(token)?;
         // It was sealed with our key, so only another version of this code could cause this.
         let token = read_fields(kind, &mut Reader::new(&fields)).ok_or(TokenError::Malformed)?;
-        let (issued, lifetime, same_address) = match &token {
+        let (issued, issued_on, lifetime, same_address) = match &token {
             Token::Retry(retry) => (
                 retry.issued,
+                retry.version,
                 self.retry_lifetime,
                 retry.client == canonical(client),
             ),
             Token::Address(address) => (
                 address.issued,
+                address.version,
                 self.address_lifetime,
                 address.ip == canonical(client).ip(),
             ),
@@ -203,6 +222,9 @@ impl TokenKey {
         }
         if !same_address {
             return Err(TokenError::WrongAddress(kind));
+        }
+        if issued_on != version {
+            return Err(TokenError::WrongVersion(kind));
         }
         Ok(token)
     }
@@ -280,7 +302,7 @@ impl core::fmt::Debug for TokenKey {
 /// Length of the longest token in bytes: a Retry token for an IPv6 address and two connection
 /// IDs of 20 bytes.
 #[cfg(test)]
-pub(crate) const MAX_TOKEN_LEN: usize = PREFIX_LEN + 8 + 17 + 2 + 2 * 21 + TAG_LEN;
+pub(crate) const MAX_TOKEN_LEN: usize = PREFIX_LEN + 8 + 4 + 17 + 2 + 2 * 21 + TAG_LEN;
 
 /// Turns an IPv4-mapped IPv6 address, as a dual-stack socket reports it, into IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -307,16 +329,19 @@ fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
 
 fn read_fields(kind: TokenKind, reader: &mut Reader<'_>) -> Option<Token> {
     let issued = reader.array().map(u64::from_be_bytes)?;
+    let version = Version(reader.u32()?);
     let ip = read_ip(reader)?;
     let token = match kind {
         TokenKind::Retry => Token::Retry(RetryToken {
             issued,
+            version,
             client: SocketAddr::new(ip, reader.u16()?),
             original_dcid: read_cid(reader)?,
             retry_scid: read_cid(reader)?,
         }),
         TokenKind::Address => Token::Address(AddressToken {
             issued,
+            version,
             ip,
             id: reader.array()?,
         }),

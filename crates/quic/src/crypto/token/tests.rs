@@ -19,6 +19,7 @@ fn cid(bytes: &[u8]) -> ConnectionId {
 
 fn retry() -> RetryToken {
     RetryToken {
+        version: Version::V1,
         issued: NOW,
         client: client(),
         original_dcid: cid(&[1, 2, 3, 4, 5, 6, 7, 8]),
@@ -28,6 +29,7 @@ fn retry() -> RetryToken {
 
 fn address() -> AddressToken {
     AddressToken {
+        version: Version::V1,
         issued: NOW,
         ip: client().ip(),
         id: [7; 16],
@@ -50,16 +52,16 @@ fn sealed_address(key: &TokenKey) -> Vec<u8> {
 fn token_is_valid_after_restart_with_same_key() {
     let before = TokenKey::new(&[1; 32]);
     let after = TokenKey::new(&[1; 32]);
-    let opened = after.open(&sealed_retry(&before), NOW, client());
+    let opened = after.open(&sealed_retry(&before), NOW, client(), Version::V1);
     assert_eq!(opened, Ok(Token::Retry(retry())));
-    let opened = after.open(&sealed_address(&before), NOW, client());
+    let opened = after.open(&sealed_address(&before), NOW, client(), Version::V1);
     assert_eq!(opened, Ok(Token::Address(address())));
 }
 
 #[test]
 fn token_of_other_key_is_rejected() {
     let token = sealed_retry(&TokenKey::new(&[1; 32]));
-    let result = TokenKey::new(&[2; 32]).open(&token, NOW, client());
+    let result = TokenKey::new(&[2; 32]).open(&token, NOW, client(), Version::V1);
     assert_eq!(result, Err(TokenError::Forged));
 }
 
@@ -67,7 +69,7 @@ fn token_of_other_key_is_rejected() {
 fn token_is_valid_for_its_lifetime() {
     let key = TokenKey::new(&[1; 32]);
     let (retry, address) = (sealed_retry(&key), sealed_address(&key));
-    let open = |token: &[u8], now| key.open(token, now, client()).err();
+    let open = |token: &[u8], now| key.open(token, now, client(), Version::V1).err();
     assert_eq!(open(&retry, NOW + RETRY_LIFETIME), None);
     assert_eq!(
         open(&retry, NOW + RETRY_LIFETIME + 1),
@@ -84,9 +86,9 @@ fn token_is_valid_for_its_lifetime() {
         Some(TokenError::FromTheFuture(TokenKind::Retry))
     );
     let short = TokenKey::new(&[1; 32]).with_lifetimes(1, 2);
-    assert!(short.open(&retry, NOW + 1, client()).is_ok());
-    assert!(short.open(&retry, NOW + 2, client()).is_err());
-    assert!(short.open(&address, NOW + 2, client()).is_ok());
+    assert!(short.open(&retry, NOW + 1, client(), Version::V1).is_ok());
+    assert!(short.open(&retry, NOW + 2, client(), Version::V1).is_err());
+    assert!(short.open(&address, NOW + 2, client(), Version::V1).is_ok());
 }
 
 #[test]
@@ -96,11 +98,17 @@ fn retry_token_binds_ip_and_port_and_address_token_only_ip() {
     let other_port = SocketAddr::new(client().ip(), 1);
     let other_host = SocketAddr::new([192, 0, 2, 2].into(), client().port());
     let wrong = |kind| Err(TokenError::WrongAddress(kind));
-    assert_eq!(key.open(&retry, NOW, other_port), wrong(TokenKind::Retry));
-    assert_eq!(key.open(&retry, NOW, other_host), wrong(TokenKind::Retry));
-    assert!(key.open(&address, NOW, other_port).is_ok());
     assert_eq!(
-        key.open(&address, NOW, other_host),
+        key.open(&retry, NOW, other_port, Version::V1),
+        wrong(TokenKind::Retry)
+    );
+    assert_eq!(
+        key.open(&retry, NOW, other_host, Version::V1),
+        wrong(TokenKind::Retry)
+    );
+    assert!(key.open(&address, NOW, other_port, Version::V1).is_ok());
+    assert_eq!(
+        key.open(&address, NOW, other_host, Version::V1),
         wrong(TokenKind::Address)
     );
 }
@@ -109,20 +117,23 @@ fn retry_token_binds_ip_and_port_and_address_token_only_ip() {
 fn ipv4_mapped_address_matches_ipv4_token() {
     let key = TokenKey::new(&[1; 32]);
     let mapped: SocketAddr = "[::ffff:192.0.2.1]:4433".parse().unwrap();
-    assert!(key.open(&sealed_retry(&key), NOW, mapped).is_ok());
+    assert!(
+        key.open(&sealed_retry(&key), NOW, mapped, Version::V1)
+            .is_ok()
+    );
     let mut token = Vec::new();
     let from_mapped = RetryToken {
         client: mapped,
         ..retry()
     };
     key.seal_retry(&from_mapped, &mut rng(), &mut token);
-    assert!(key.open(&token, NOW, client()).is_ok());
+    assert!(key.open(&token, NOW, client(), Version::V1).is_ok());
 }
 
 #[test]
 fn only_invalid_retry_token_closes_connection() {
     let key = TokenKey::new(&[1; 32]);
-    let error = |token: &[u8], now| key.open(token, now, client()).unwrap_err();
+    let error = |token: &[u8], now| key.open(token, now, client(), Version::V1).unwrap_err();
     assert!(error(&sealed_retry(&key), NOW + 99).is_invalid_retry());
     assert!(!error(&sealed_address(&key), u64::MAX).is_invalid_retry());
     let mut forged = sealed_retry(&key);
@@ -136,7 +147,10 @@ fn token_of_one_kind_is_rejected_as_the_other() {
     let key = TokenKey::new(&[1; 32]);
     let mut token = sealed_address(&key);
     token[0] = TokenKind::Retry.byte();
-    assert_eq!(key.open(&token, NOW, client()), Err(TokenError::Forged));
+    assert_eq!(
+        key.open(&token, NOW, client(), Version::V1),
+        Err(TokenError::Forged)
+    );
 }
 
 #[test]
@@ -159,7 +173,7 @@ proptest! {
         let mut token = if retry { sealed_retry(&key) } else { sealed_address(&key) };
         let at = at.index(token.len());
         token[at] ^= 1 << bit;
-        let error = key.open(&token, NOW, client()).unwrap_err();
+        let error = key.open(&token, NOW, client(), Version::V1).unwrap_err();
         prop_assert!(matches!(error, TokenError::Forged | TokenError::Malformed));
     }
 
@@ -168,7 +182,7 @@ proptest! {
         let key = TokenKey::new(&[1; 32]);
         let token = sealed_retry(&key);
         let len = len.min(token.len() - 1);
-        prop_assert!(key.open(&token[..len], NOW, client()).is_err());
-        prop_assert!(key.open(&random, NOW, client()).is_err());
+        prop_assert!(key.open(&token[..len], NOW, client(), Version::V1).is_err());
+        prop_assert!(key.open(&random, NOW, client(), Version::V1).is_err());
     }
 }

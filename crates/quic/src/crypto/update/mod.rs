@@ -16,15 +16,18 @@
 //! them, which §6.3 permits. For the next send key there is no such timing to hide, so it is
 //! derived when it is needed: a cipher takes 600 bytes, and most connections never update.
 
-use rustls::quic::Secrets;
+use rustls::quic::{PacketKey as _, Secrets};
 
 use super::generation::{KeyChoice, PreviousKeys, ReceiveKeys, SendKeys};
 use super::header_key::HeaderKey;
+use super::key_export::unsupported_keys;
 use super::keys::{self, Unprotected};
 use super::packet_key::PacketKey;
+use super::secrets::{SecretPair, UpdateSecrets};
 use crate::Instant;
 use crate::count::Count;
 use crate::error::{Code, TransportError};
+use crate::wire::version::KeyLabels;
 
 /// The Key Phase bit of a short header (RFC 9000 §17.3.1).
 pub(crate) const KEY_PHASE: u8 = 0x04;
@@ -71,7 +74,7 @@ pub struct OneRttKeys {
     /// [`release_ciphers`](OneRttKeys::release_ciphers), until the next packet.
     next: Option<Box<PacketKey>>,
     /// The secrets of the generation after `remote`.
-    secrets: Secrets,
+    secrets: UpdateSecrets,
     confirmed: bool,
     failed: u64,
     update_after: u64,
@@ -87,17 +90,37 @@ impl OneRttKeys {
     /// configuration was not built by [`ClientCrypto`](super::ClientCrypto) or
     /// [`ServerCrypto`](super::ServerCrypto).
     pub fn new(keys: &rustls::quic::Keys, secrets: Secrets) -> Result<Self, TransportError> {
-        let confidentiality_limit = keys.local.packet.confidentiality_limit();
-        let integrity_limit = keys.remote.packet.integrity_limit();
-        let next = Some(receive_key(&secrets)?);
         let header = |key| HeaderKey::from_rustls(key).ok_or_else(unsupported_keys);
         let packet = |key| PacketKey::from_rustls(key).ok_or_else(unsupported_keys);
+        let local = (packet(&*keys.local.packet)?, header(&*keys.local.header)?);
+        let remote = (packet(&*keys.remote.packet)?, header(&*keys.remote.header)?);
+        Self::with_keys(local, remote, UpdateSecrets::Tls(secrets))
+    }
+
+    /// Derives them from the first secrets, for another version than that of the TLS session.
+    pub(super) fn derive(
+        first: &SecretPair,
+        labels: &'static KeyLabels,
+    ) -> Result<Self, TransportError> {
+        let second = Box::new(first.updated(labels));
+        let (local, remote) = (first.local.keys(labels), first.remote.keys(labels));
+        Self::with_keys(local, remote, UpdateSecrets::Derived(second, labels))
+    }
+
+    fn with_keys(
+        local: (PacketKey, HeaderKey),
+        remote: (PacketKey, HeaderKey),
+        secrets: UpdateSecrets,
+    ) -> Result<Self, TransportError> {
+        let confidentiality_limit = local.0.confidentiality_limit();
+        let integrity_limit = remote.0.integrity_limit();
+        let next = Some(receive_key(&secrets)?);
         Ok(Self {
-            local_header: header(&*keys.local.header)?,
-            remote_header: header(&*keys.remote.header)?,
-            local: SendKeys::new(packet(&*keys.local.packet)?, 0),
+            local_header: local.1,
+            remote_header: remote.1,
+            local: SendKeys::new(local.0, 0),
             remote: ReceiveKeys {
-                key: packet(&*keys.remote.packet)?,
+                key: remote.0,
                 generation: 0,
                 floor: 0,
                 seen: None,
@@ -235,8 +258,7 @@ impl OneRttKeys {
         // `may_update` and `promote` only come here while both directions are
         // of one generation: the secrets are those of the one after it.
         debug_assert_eq!(self.local.generation, self.remote.generation);
-        let key = self.secrets.clone().next_packet_keys().local;
-        let key = PacketKey::from_rustls(&*key).ok_or_else(unsupported_keys)?;
+        let key = self.secrets.local_key()?;
         self.local = SendKeys::new(key, self.local.generation.saturating_add(1));
         Ok(())
     }
@@ -369,14 +391,14 @@ impl OneRttKeys {
             }
             self.advance_local()?;
         }
-        let promoted = self.secrets.next_packet_keys().remote;
-        let next = Some(receive_key(&self.secrets)?);
+        let fresh = match self.next.take() {
+            Some(fresh) => fresh,
+            None => Box::new(self.secrets.remote_key()?),
+        };
+        self.secrets.advance();
+        self.next = Some(receive_key(&self.secrets)?);
         let floor = self.remote.next_floor();
         let old_floor = core::mem::replace(&mut self.remote.floor, floor);
-        let fresh = match core::mem::replace(&mut self.next, next) {
-            Some(fresh) => fresh,
-            None => Box::new(PacketKey::from_rustls(&*promoted).ok_or_else(unsupported_keys)?),
-        };
         self.previous = Some(Box::new(PreviousKeys {
             key: core::mem::replace(&mut self.remote.key, *fresh),
             floor: old_floor,
@@ -446,19 +468,10 @@ impl OneRttKeys {
 
 /// Derives the receive key of the generation of `secrets`.
 #[cold]
-fn receive_key(secrets: &Secrets) -> Result<Box<PacketKey>, TransportError> {
-    let key = secrets.clone().next_packet_keys().remote;
-    let key = Box::new(PacketKey::from_rustls(&*key).ok_or_else(unsupported_keys)?);
+fn receive_key(secrets: &UpdateSecrets) -> Result<Box<PacketKey>, TransportError> {
+    let key = Box::new(secrets.remote_key()?);
     key.make_cipher();
     Ok(key)
-}
-
-#[cold]
-fn unsupported_keys() -> TransportError {
-    TransportError::new(
-        Code::INTERNAL_ERROR,
-        "unsupported packet keys: the TLS configuration was not built by ClientCrypto or ServerCrypto",
-    )
 }
 
 #[cfg(feature = "testing")]
@@ -468,10 +481,9 @@ impl OneRttKeys {
         let mut secrets = self.secrets.clone();
         let ahead = self.local.generation.saturating_sub(self.remote.generation);
         for _ in 0..ahead {
-            let _ = secrets.next_packet_keys();
+            secrets.advance();
         }
-        let key = secrets.next_packet_keys().local;
-        if let Some(key) = PacketKey::from_rustls(&*key) {
+        if let Ok(key) = secrets.local_key() {
             self.local = SendKeys::new(key, self.local.generation.saturating_add(1));
         }
     }

@@ -45,6 +45,11 @@ impl Assembler {
         self.contiguous
     }
 
+    /// Returns the offset up to which everything was read.
+    pub(super) const fn offset(&self) -> u64 {
+        self.read
+    }
+
     /// Resets the buffer for another stream, and keeps its list of blocks if that is short.
     pub(super) fn clear(&mut self) {
         let mut ready = core::mem::take(&mut self.ready);

@@ -79,6 +79,7 @@ impl<'a> Frames<'a> {
                 code: r.varint()?,
                 final_size: r.varint()?,
             },
+            kind::RESET_STREAM_AT => return reset_stream_at(r),
             kind::STOP_SENDING => Frame::StopSending {
                 id: stream_id(r)?,
                 code: r.varint()?,
@@ -163,6 +164,22 @@ fn encoding_error(reason: &'static str) -> TransportError {
 
 fn stream_id(r: &mut Reader<'_>) -> Option<StreamId> {
     r.varint().map(StreamId::from_wire)
+}
+
+/// Returns a RESET_STREAM_AT, whose reliable size is at most its final size
+/// (draft-ietf-quic-reliable-stream-reset §4).
+fn reset_stream_at<'a>(r: &mut Reader<'_>) -> Option<Result<Frame<'a>, TransportError>> {
+    let id = stream_id(r)?;
+    let (code, final_size, reliable_size) = (r.varint()?, r.varint()?, r.varint()?);
+    if reliable_size > final_size {
+        return Some(Err(encoding_error("reliable size above the final size")));
+    }
+    Some(Ok(Frame::ResetStreamAt {
+        id,
+        code,
+        final_size,
+        reliable_size,
+    }))
 }
 
 /// Returns the rest of a run whose first byte has been read.

@@ -23,6 +23,12 @@ impl Frame<'_> {
                 code,
                 final_size,
             } => 1 + sizes(&[id.as_u64(), *code, *final_size]),
+            Self::ResetStreamAt {
+                id,
+                code,
+                final_size,
+                reliable_size,
+            } => 1 + sizes(&[id.as_u64(), *code, *final_size, *reliable_size]),
             Self::StopSending { id, code } => 1 + sizes(&[id.as_u64(), *code]),
             Self::Crypto { offset, data } => {
                 data::crypto_header_size(*offset, data.len()) + data.len()
@@ -83,6 +89,15 @@ impl Frame<'_> {
                 code,
                 final_size,
             } => fields(w, kind::RESET_STREAM, &[id.as_u64(), *code, *final_size]),
+            Self::ResetStreamAt {
+                id,
+                code,
+                final_size,
+                reliable_size,
+            } => {
+                let values = [id.as_u64(), *code, *final_size, *reliable_size];
+                fields(w, kind::RESET_STREAM_AT, &values);
+            }
             Self::StopSending { id, code } => {
                 fields(w, kind::STOP_SENDING, &[id.as_u64(), *code]);
             }

@@ -1,4 +1,4 @@
-//! Frame types (RFC 9000 §12.4 table 3, RFC 9221 §4, ACK frequency §4–5).
+//! Frame types (RFC 9000 §12.4 table 3, RFC 9221 §4, ACK frequency §4–5, reliable reset §4).
 
 /// PADDING.
 pub const PADDING: u64 = 0x00;
@@ -58,6 +58,8 @@ pub const APPLICATION_CLOSE: u64 = 0x1d;
 pub const HANDSHAKE_DONE: u64 = 0x1e;
 /// IMMEDIATE_ACK.
 pub const IMMEDIATE_ACK: u64 = 0x1f;
+/// RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset §4).
+pub const RESET_STREAM_AT: u64 = 0x24;
 /// DATAGRAM that runs to the end of the packet.
 pub const DATAGRAM: u64 = 0x30;
 /// DATAGRAM with a Length field.

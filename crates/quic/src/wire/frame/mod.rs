@@ -1,4 +1,5 @@
-//! Frames (RFC 9000 §12.4, §19; RFC 9221; the ACK frequency extension).
+//! Frames (RFC 9000 §12.4, §19; RFC 9221; the extensions for ACK frequency and
+//! reliable resets).
 
 pub(crate) mod ack;
 pub(crate) mod close;
@@ -63,6 +64,18 @@ pub enum Frame<'a> {
         code: u64,
         /// The final size of the stream in bytes.
         final_size: u64,
+    },
+    /// The sender resets its sending part of a stream, except for the data before an offset
+    /// (draft-ietf-quic-reliable-stream-reset §4).
+    ResetStreamAt {
+        /// Which stream.
+        id: StreamId,
+        /// The application error code.
+        code: u64,
+        /// The final size of the stream in bytes.
+        final_size: u64,
+        /// Bytes that are delivered nevertheless; at most `final_size`.
+        reliable_size: u64,
     },
     /// Asks the peer to stop sending on a stream (§19.5).
     StopSending {
@@ -194,6 +207,7 @@ impl Frame<'_> {
             Self::Ack(ack) if ack.ecn.is_some() => kind::ACK_ECN,
             Self::Ack(_) => kind::ACK,
             Self::ResetStream { .. } => kind::RESET_STREAM,
+            Self::ResetStreamAt { .. } => kind::RESET_STREAM_AT,
             Self::StopSending { .. } => kind::STOP_SENDING,
             Self::Crypto { .. } => kind::CRYPTO,
             Self::NewToken(_) => kind::NEW_TOKEN,
@@ -234,6 +248,7 @@ impl Frame<'_> {
             Self::Ack(_) => (AllButZeroRtt, false, false),
             Self::Crypto { .. } => (AllButZeroRtt, true, false),
             Self::ResetStream { .. }
+            | Self::ResetStreamAt { .. }
             | Self::StopSending { .. }
             | Self::Stream { .. }
             | Self::MaxData(_)

@@ -4,6 +4,7 @@ use super::{KEY_PHASE, SPIN};
 use crate::cid::ConnectionId;
 use crate::wire::cursor::two_byte_varint;
 use crate::wire::packet::{FIXED, LONG};
+use crate::wire::version::LongTypes;
 use crate::wire::{TruncatedNumber, Version, Writer};
 
 /// A long-header packet that carries frames.
@@ -21,11 +22,11 @@ pub enum LongKind<'a> {
 }
 
 impl LongKind<'_> {
-    const fn type_bits(self) -> u8 {
+    const fn type_bits(self, types: &LongTypes) -> u8 {
         match self {
-            Self::Initial { .. } => 0x00,
-            Self::ZeroRtt => 0x10,
-            Self::Handshake => 0x20,
+            Self::Initial { .. } => types.initial,
+            Self::ZeroRtt => types.zero_rtt,
+            Self::Handshake => types.handshake,
         }
     }
 }
@@ -35,7 +36,7 @@ impl LongKind<'_> {
 pub struct LongHeader<'a> {
     /// Packet type.
     pub kind: LongKind<'a>,
-    /// QUIC version.
+    /// QUIC version; a supported one.
     pub version: Version,
     /// Destination connection ID: chosen by the receiver, or random in a client's first Initials.
     pub dcid: ConnectionId,
@@ -53,10 +54,11 @@ impl LongHeader<'_> {
     #[must_use]
     pub fn encode(&self, w: &mut Writer<'_>) -> Option<HeaderPositions> {
         let start = w.written();
+        let types = &self.version.of_connection().long_types;
         encode_long_prefix(
             w,
             self.fixed_bit,
-            self.kind.type_bits() | self.number.len_bits(),
+            self.kind.type_bits(types) | self.number.len_bits(),
             self.version,
             &self.dcid,
             &self.scid,

@@ -14,6 +14,7 @@ pub(crate) use unprotected::UnprotectedHeader;
 
 use super::packet::{FIXED, LONG};
 use super::retry::TAG_LEN;
+use super::version::LongTypes;
 use super::{PacketKind, Reader, Version};
 use crate::cid::id::MAX_CID_LEN;
 use crate::cid::{CidLengths, ConnectionId};
@@ -124,7 +125,7 @@ impl HeaderKind {
 pub enum HeaderError {
     /// The datagram ends within the header or the payload; no packet can follow.
     Truncated,
-    /// A version 1 connection ID of more than 20 bytes (RFC 9000 §17.2).
+    /// A connection ID of more than 20 bytes in a supported version (RFC 9000 §17.2).
     ConnectionIdTooLong {
         /// Bytes to skip to the next packet of the datagram.
         packet_len: usize,
@@ -197,7 +198,7 @@ pub fn route(datagram: &[u8], local_cids: impl Into<CidLengths>) -> Option<Route
 pub struct PartialHeader {
     /// Which packet this is.
     pub kind: HeaderKind,
-    /// The version; 1 for short headers.
+    /// The version of a long header; 1 for short headers, which do not have one.
     pub version: Version,
     /// The QUIC bit. A packet without it is dropped unless we offered to accept that (RFC 9000 §17.2, RFC 9287 §3).
     pub fixed_bit: bool,
@@ -267,11 +268,11 @@ impl PartialHeader {
             packet_len: datagram.len(),
         };
         if version == Version::NEGOTIATION {
-            header.negotiation(&reader)
-        } else if !version.is_supported() {
-            Some(Ok(header))
-        } else {
-            header.version_1(first, reader)
+            return header.negotiation(&reader);
+        }
+        match version.properties() {
+            Some(properties) => header.supported(first, reader, &properties.long_types),
+            None => Some(Ok(header)),
         }
     }
 
@@ -287,19 +288,26 @@ impl PartialHeader {
         Some(Ok(self))
     }
 
-    fn version_1(mut self, first: u8, mut reader: Reader<'_>) -> Option<Result<Self, HeaderError>> {
+    fn supported(
+        mut self,
+        first: u8,
+        mut reader: Reader<'_>,
+        types: &LongTypes,
+    ) -> Option<Result<Self, HeaderError>> {
         let end = self.packet_len;
-        self.kind = match first & 0x30 {
-            0x00 => {
-                let token = reader.prefixed()?;
-                let after = reader.remaining().saturating_add(token.len());
-                HeaderKind::Initial {
-                    token: ByteSpan::new(end.saturating_sub(after), token.len()),
-                }
+        let bits = first & LongTypes::MASK;
+        self.kind = if bits == types.initial {
+            let token = reader.prefixed()?;
+            let after = reader.remaining().saturating_add(token.len());
+            HeaderKind::Initial {
+                token: ByteSpan::new(end.saturating_sub(after), token.len()),
             }
-            0x10 => HeaderKind::ZeroRtt,
-            0x20 => HeaderKind::Handshake,
-            _ => return self.retry(),
+        } else if bits == types.zero_rtt {
+            HeaderKind::ZeroRtt
+        } else if bits == types.handshake {
+            HeaderKind::Handshake
+        } else {
+            return self.retry();
         };
         let length = usize::try_from(reader.varint()?).ok()?;
         self.number_at = end.saturating_sub(reader.remaining());

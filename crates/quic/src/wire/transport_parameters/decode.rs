@@ -95,6 +95,7 @@ impl TransportParameters {
             }
             id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = integer(value)?,
             id::GREASE_QUIC_BIT => self.grease_quic_bit = flag(value)?,
+            id::RESET_STREAM_AT | id::RESET_STREAM_AT_07 => self.reset_stream_at = flag(value)?,
             id::MIN_ACK_DELAY => self.min_ack_delay = Some(integer(value)?),
             _ => {}
         }

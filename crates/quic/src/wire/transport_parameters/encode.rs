@@ -101,6 +101,8 @@ impl TransportParameters {
         let flags = [
             (id::DISABLE_ACTIVE_MIGRATION, self.disable_active_migration),
             (id::GREASE_QUIC_BIT, self.grease_quic_bit),
+            (id::RESET_STREAM_AT, self.reset_stream_at),
+            (id::RESET_STREAM_AT_07, self.reset_stream_at),
         ];
         for (id, set) in flags {
             if set {

@@ -22,6 +22,10 @@ pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
 pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
 /// RFC 9368 §3.
 pub(super) const VERSION_INFORMATION: u64 = 0x11;
+/// draft-ietf-quic-reliable-stream-reset §3, since version 09.
+pub(super) const RESET_STREAM_AT: u64 = 0x1d;
+/// The same up to version 07, which others still use.
+pub(super) const RESET_STREAM_AT_07: u64 = 0x17_f758_6d2c_b571;
 /// RFC 9221 §3.
 pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
 /// RFC 9287 §3.
@@ -59,6 +63,8 @@ mod tests {
         }
         let extensions = [
             VERSION_INFORMATION,
+            RESET_STREAM_AT,
+            RESET_STREAM_AT_07,
             MAX_DATAGRAM_FRAME_SIZE,
             GREASE_QUIC_BIT,
             MIN_ACK_DELAY,

@@ -78,6 +78,8 @@ pub struct TransportParameters {
     pub max_datagram_frame_size: u64,
     /// Whether the sender accepts packets whose QUIC bit is zero (RFC 9287 §3).
     pub grease_quic_bit: bool,
+    /// Whether the sender accepts RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset §3).
+    pub reset_stream_at: bool,
     /// Shortest acknowledgment delay that the peer may request, in microseconds, at most
     /// `max_ack_delay`. If it is present, the sender supports ACK_FREQUENCY and IMMEDIATE_ACK
     /// (ACK frequency §3).
@@ -108,6 +110,7 @@ impl Default for TransportParameters {
             retry_source_connection_id: None,
             max_datagram_frame_size: 0,
             grease_quic_bit: false,
+            reset_stream_at: false,
             min_ack_delay: None,
             version_information: None,
         }

@@ -45,6 +45,7 @@ fn full() -> TransportParameters {
         retry_source_connection_id: Some(cid(b"retry")),
         max_datagram_frame_size: 65_535,
         grease_quic_bit: true,
+        reset_stream_at: true,
         min_ack_delay: Some(1000),
         version_information: Some(VersionInformation {
             chosen: Version::V1,
@@ -79,8 +80,9 @@ fn full_parameters_round_trip_and_truncations_differ() {
     );
     let complete = |cut: &usize| TransportParameters::decode(&bytes[..*cut], Role::Server).is_ok();
     // Only where a parameter ends: 12 integers, min_ack_delay, 3 connection IDs,
-    // 2 flags, a token, an address and the versions; and nothing at all.
-    assert_eq!((0..=bytes.len()).filter(complete).count(), 22);
+    // 3 flags of which one has two identifiers, a token, an address and the versions; and
+    // nothing at all.
+    assert_eq!((0..=bytes.len()).filter(complete).count(), 24);
 }
 
 /// One address family missing is all zeros on the wire (RFC 9000 §18.2).
@@ -314,7 +316,7 @@ prop_compose! {
         udp in 1200..=VARINT_MAX, cid_limit in 2..=VARINT_MAX,
         exponent in 0..=20_u8, delay in 0..1_u64 << 14,
         min_delay in prop::option::of(0..1_u64 << 24),
-        flags: [bool; 2],
+        flags: [bool; 3],
         cids in vec(prop::option::of(any_cid()), 3),
         token in prop::option::of(any::<[u8; 16]>()),
         preferred_address in prop::option::of(any_address()),
@@ -340,6 +342,7 @@ prop_compose! {
             retry_source_connection_id: cids[2],
             max_datagram_frame_size: free[5],
             grease_quic_bit: flags[1],
+            reset_stream_at: flags[2],
             min_ack_delay: min_delay.map(|micros| micros.min(delay * 1000)),
             version_information: versions.map(|versions| VersionInformation {
                 chosen: Version(versions[0]),

@@ -35,6 +35,12 @@ fn every_frame() -> Vec<Frame<'static>> {
             code: 1,
             final_size: 1,
         },
+        Frame::ResetStreamAt {
+            id,
+            code: 1,
+            final_size: 1,
+            reliable_size: 1,
+        },
         Frame::StopSending { id, code: 1 },
         Frame::MaxData(1),
         Frame::MaxStreamData { id, limit: 1 },

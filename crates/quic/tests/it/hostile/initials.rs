@@ -11,22 +11,49 @@ use clearway_quic::crypto::{RetryToken, TokenKey};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
 use clearway_quic::testing::{
-    LongHeader, LongKind, TAG_LEN, TruncatedNumber, UnprotectedHeader, initial_keys,
+    Direction as DirectionKeys, LongHeader, LongKind, TAG_LEN, TruncatedNumber, UnprotectedHeader,
+    initial_keys,
 };
 use clearway_quic::wire::{Frame, Frames, PartialHeader, Version, Writer};
 
 use crate::hostile::pair::{LINK, bytes, first_flight, metered_world};
 use clearway_testing::{Setup, UNIX_ORIGIN, World};
 
-/// A client's Initial packet in a datagram of 1,200 bytes.
+/// A client's Initial packet of version 1 in a datagram of 1,200 bytes.
 pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u8]) -> Vec<u8> {
+    initial_of(Version::V1, dcid, token, number, frames)
+}
+
+/// A client's Initial packet in a datagram of 1,200 bytes.
+pub(crate) fn initial_of(
+    version: Version,
+    dcid: ConnectionId,
+    token: &[u8],
+    number: u64,
+    frames: &[u8],
+) -> Vec<u8> {
+    let scid = ConnectionId::new(&[0x5c; 8]).expect("eight bytes");
+    let keys = initial_keys(version, &dcid, Role::Client).local;
+    sealed_initial(version, dcid, scid, token, number, frames, &keys)
+}
+
+/// An Initial packet in a datagram of 1,200 bytes, sealed with `keys`.
+pub(crate) fn sealed_initial(
+    version: Version,
+    dcid: ConnectionId,
+    scid: ConnectionId,
+    token: &[u8],
+    number: u64,
+    frames: &[u8],
+    keys: &DirectionKeys,
+) -> Vec<u8> {
     let mut packet = vec![0; 1200];
     let mut w = Writer::new(&mut packet);
     let at = LongHeader {
         kind: LongKind::Initial { token },
-        version: Version::V1,
+        version,
         dcid,
-        scid: ConnectionId::new(&[0x5c; 8]).expect("eight bytes"),
+        scid,
         number: TruncatedNumber::with_len(number, 4),
         fixed_bit: true,
     }
@@ -37,9 +64,7 @@ pub(crate) fn initial(dcid: ConnectionId, token: &[u8], number: u64, frames: &[u
     w.zeros(padding + TAG_LEN);
     let end = w.written();
     assert!(at.finish(&mut packet, end));
-    initial_keys(&dcid, Role::Client)
-        .local
-        .seal(number, &mut packet, at.payload_at, 4)
+    keys.seal(number, &mut packet, at.payload_at, 4)
         .expect("seals");
     packet
 }
@@ -115,6 +140,7 @@ fn retry_token_for_cid_in_use_does_not_change_routes() {
     let mut token = Vec::new();
     TokenKey::new(&[7; 32]).seal_retry(
         &RetryToken {
+            version: Version::V1,
             issued: UNIX_ORIGIN,
             client: stranger,
             original_dcid: original,
@@ -148,7 +174,7 @@ fn client_hello(flight: &[Packet]) -> Vec<u8> {
         let mut packet = datagram.data.clone();
         let header = PartialHeader::parse(&packet, 8).expect("an Initial");
         let dcid = header.dcid.cid(&packet).expect("a connection ID");
-        let keys = initial_keys(&dcid, Role::Server).remote;
+        let keys = initial_keys(Version::V1, &dcid, Role::Server).remote;
         packet.truncate(header.packet_len);
         keys.unprotect_header(&mut packet, header.number_at)
             .expect("a sample");

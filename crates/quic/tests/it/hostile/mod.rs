@@ -25,4 +25,5 @@ mod paths;
 mod preferred;
 mod retry_tokens;
 mod tokens;
+mod versions;
 mod work;

@@ -97,7 +97,7 @@ fn caught(algorithms: Algorithms) -> (World, Vec<Packet>) {
 
 /// The CRYPTO bytes of an Initial that was sent to `dcid`, by offset; its token.
 fn opened(mut datagram: Vec<u8>, dcid: &ConnectionId) -> (Vec<u8>, BTreeMap<u64, usize>) {
-    let keys = initial_keys(dcid, Role::Server).remote;
+    let keys = initial_keys(Version::V1, dcid, Role::Server).remote;
     let header = PartialHeader::parse(&datagram, 20).expect("a packet");
     let HeaderKind::Initial { token } = header.kind else {
         panic!("{header:?}");
@@ -239,7 +239,7 @@ fn server_initial_with_token_is_discarded() {
         .expect("room for a header");
         w.bytes(&bytes(&Frame::Ping));
         assert!(at.finish(&mut packet, 1200));
-        let keys = initial_keys(&original, Role::Server).local;
+        let keys = initial_keys(Version::V1, &original, Role::Server).local;
         let sealed = keys.seal(0, &mut packet, at.payload_at, 4);
         sealed.expect("seals");
         to_client(&mut world, packet);
@@ -276,6 +276,7 @@ fn initial_with_short_connection_id_needs_a_retry_token_for_it() {
         if let Some(retry_scid) = token_for {
             TokenKey::new(&[7; 32]).seal_retry(
                 &RetryToken {
+                    version: Version::V1,
                     issued: UNIX_ORIGIN,
                     client: from,
                     original_dcid: cid(1),
@@ -304,7 +305,7 @@ fn new_token_too_large_for_initial_is_not_remembered() {
         let mut pair = HostilePair::with(Role::Server, |setup| setup.cid_len = 20);
         let sessions = pair.world.setup.sessions.clone();
         let name = server_id();
-        while sessions.take_token(&name).is_some() {}
+        while sessions.take_token(&name, Version::V1).is_some() {}
         let token = vec![0xa5; token_len];
         pair.say(&bytes(&Frame::NewToken(&token)));
         let now = pair.world.now;
@@ -337,7 +338,9 @@ fn token_put_by_application_obeys_the_same_limit() {
         let mut setup = Setup::new();
         setup.cid_len = 20;
         let name = server_id();
-        let kept = setup.sessions.put_token(&name, vec![0xa5; token_len]);
+        let kept = setup
+            .sessions
+            .put_token(&name, Version::V1, vec![0xa5; token_len]);
         assert_eq!(kept, usable);
         let mut world = metered_world(setup, LINK, Role::Client);
         let flight = first_flight(&mut world);

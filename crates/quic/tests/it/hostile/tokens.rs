@@ -12,6 +12,7 @@ use clearway_quic::crypto::{AddressToken, RetryToken, TokenKey};
 use clearway_quic::error::Code;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::Directionality;
+use clearway_quic::wire::Version;
 
 use crate::hostile::pair::{LINK, metered_world};
 use clearway_testing::{Setup, UNIX_ORIGIN, World, server_id};
@@ -137,7 +138,9 @@ fn expired_retry_token_is_invalid_token() {
 fn forged_token_is_treated_as_absent() {
     let mut setup = Setup::new();
     setup.always_retry = true;
-    setup.sessions.put_token(&server_id(), vec![0x4e; 70]);
+    setup
+        .sessions
+        .put_token(&server_id(), Version::V1, vec![0x4e; 70]);
     let mut world = metered_world(setup, LINK, Role::Server);
     world.handshake();
     assert!(
@@ -150,6 +153,7 @@ fn address_token(key: [u8; 32], issued: u64, ip: [u8; 4]) -> Vec<u8> {
     let mut rng = Rng::from_seed([5; 32]);
     let mut out = Vec::new();
     let token = AddressToken {
+        version: Version::V1,
         issued,
         ip: ip.into(),
         id: [4; 16],
@@ -167,8 +171,8 @@ fn is_asked(token: &[u8], times: u64) -> bool {
     let mut before = 0;
     for _ in 0..times {
         before = world.server.endpoint.counters().retries;
-        let _ = sessions.take_token(&server_id());
-        sessions.put_token(&server_id(), token.to_vec());
+        let _ = sessions.take_token(&server_id(), Version::V1);
+        sessions.put_token(&server_id(), Version::V1, token.to_vec());
         world.client.connections.clear();
         world.server.connections.clear();
         world.handshake();
@@ -202,6 +206,7 @@ fn retry_token_for_other_cid_is_invalid_token() {
     let mut world = metered_world(setup, LINK, Role::Server);
     let cid = |byte| ConnectionId::new(&[byte; 8]).expect("eight bytes");
     let token = RetryToken {
+        version: Version::V1,
         issued: UNIX_ORIGIN,
         client: world.client.address,
         original_dcid: cid(1),
@@ -210,7 +215,7 @@ fn retry_token_for_other_cid_is_invalid_token() {
     let mut sealed = Vec::new();
     let mut rng = Rng::from_seed([5; 32]);
     TokenKey::new(&[7; 32]).seal_retry(&token, &mut rng, &mut sealed);
-    sessions.put_token(&server_id(), sealed);
+    sessions.put_token(&server_id(), Version::V1, sealed);
     world.connect();
     world.run_for(Duration::from_millis(100));
     assert_eq!(world.server.endpoint.counters().accepted, 0);

@@ -24,6 +24,7 @@ use clearway_quic::endpoint::{
     ConnectionHandle, DatagramEvent, Endpoint, EndpointConfig, Incoming, ServerConfig,
 };
 use clearway_quic::rng::Rng;
+use clearway_quic::wire::Version;
 
 use crate::hostile::initials::{cid, crypto, initial};
 use clearway_testing::explore::{Bounds, ExpectClean, World, explore_by_replay, fingerprint_of};
@@ -150,6 +151,7 @@ fn datagram(client: u8, chosen: u64, proof: ClientToken) -> Vec<u8> {
             ClientToken::Misplaced => (client, chosen + 7),
         };
         let retry = RetryToken {
+            version: Version::V1,
             issued: UNIX_ORIGIN,
             client: address(owner),
             original_dcid: cid(50),

@@ -62,6 +62,11 @@ impl LossRound {
         self.tally.marked > 0
     }
 
+    /// Counts bytes that were marked in this round.
+    pub(super) fn note_marked(&mut self, bytes: u64) {
+        self.tally.marked = self.tally.marked.saturating_add(bytes);
+    }
+
     fn count_range(&mut self, index: SendIndex) {
         let adjacent = self.last_lost.is_some_and(|last| index.abs_diff(last) <= 1);
         if !adjacent {
@@ -95,22 +100,26 @@ impl Bbr {
     pub(super) fn update_congestion_signals(&mut self, facts: &Facts) {
         self.update_max_bw(facts);
         if !self.loss_round.started {
+            self.update_marks(facts);
             return;
         }
         if self.loss_round.loss_seen && !self.phase.is_probing() {
             self.adapt_lower_bounds();
         }
         self.loss_round.loss_seen = false;
+        self.update_marks(facts);
     }
 
     /// InitLowerBounds() and LossLowerBounds() (§5.5.10.3): once per round.
-    fn adapt_lower_bounds(&mut self) {
+    pub(super) fn adapt_lower_bounds(&mut self) {
         if self.bw_shortterm == INFINITE {
             self.bw_shortterm = self.max_bw.get();
         }
         if self.inflight_shortterm == INFINITE {
-            // If persistent congestion has collapsed the window, the one before counts.
-            self.inflight_shortterm = if self.recovering {
+            // If persistent congestion has collapsed the window, the one before counts. In any
+            // other recovery the model has bounded the window, and the larger one from before
+            // would be no bound.
+            self.inflight_shortterm = if self.recovering && self.collapsed {
                 self.cwnd.max(self.prior_cwnd)
             } else {
                 self.cwnd
@@ -123,7 +132,7 @@ impl Bbr {
 
     /// NoteLoss() (§5.5.10.2), and OnEnterFastRecovery() (§5.6.4.4): a new event
     /// may begin in a round that has seen losses of the one before.
-    fn note_loss(&mut self, event: SendIndex) {
+    pub(super) fn note_loss(&mut self, event: SendIndex) {
         if !self.loss_round.loss_seen {
             self.loss_round.delivered = self.delivered;
         }
@@ -147,7 +156,12 @@ impl Bbr {
 
     /// HandleInflightTooHigh() (§5.5.10.2): the probe has found the bound, and responds
     /// once.
-    fn handle_inflight_too_high(&mut self, inflight: u64, app_limited: bool, now: Instant) {
+    pub(super) fn handle_inflight_too_high(
+        &mut self,
+        inflight: u64,
+        app_limited: bool,
+        now: Instant,
+    ) {
         self.probe.too_high = true;
         self.probe.is_sample = false;
         if !app_limited {
@@ -165,6 +179,7 @@ impl Bbr {
         if news {
             self.metrics.congestion_events += 1;
             self.boundary = event.next_index;
+            self.collapsed &= self.recovering;
             self.recovering = true;
         }
         match event.cause {
@@ -182,26 +197,8 @@ impl Bbr {
         self.forget_undo();
         self.boundary = event.next_index;
         self.recovering = true;
+        self.collapsed = true;
         self.cwnd = self.min_pipe_cwnd();
-    }
-
-    /// Handles CE marks: "MUST treat any CE marks as congestion" (§3.6). The round counts
-    /// as one with loss, and a probe ends. This happens once per event (RFC 9002 §7.3.2):
-    /// later marks of the same flight come from the queue to which the flow has already
-    /// responded, and would limit the rate of DOWN for the rest of the cycle.
-    fn handle_marks(&mut self, event: &Congestion, news: bool) {
-        let marked = event.packets.saturating_mul(self.mds);
-        self.loss_round.tally.marked = self.loss_round.tally.marked.saturating_add(marked);
-        if !news {
-            return;
-        }
-        self.note_loss(event.next_index);
-        // Marks cannot turn out to be spurious.
-        self.forget_undo();
-        if self.probe.is_sample {
-            self.handle_inflight_too_high(event.largest_tx_in_flight, false, event.now);
-            self.forget_undo();
-        }
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `probe_rtt`  | the round trip without a queue                 | §5.3.4          |
 //! | `restart`    | sending again after idling                     | §5.4            |
 //! | `loss`       | losses: result of a probe, short-term model    | §5.5.10         |
+//! | `marks`      | CE marks, which are congestion, too            | §3.6            |
 //! | `undo`       | undoing the response to spurious losses        | §5.5.11         |
 //! | `control`    | pacing rate, quantum, window                   | §5.6            |
 //! | `rng`        | random numbers for the time between probes     | §5.3.3.8        |
@@ -48,7 +49,8 @@
 //!   lower one, for ten seconds at most (see `filters`), and CRUISE has no pacing margin then (see `control`).
 //! - The pacing rate is at least one minimum window per second.
 //! - CE marks count as congestion (§3.6): like losses in the short-term model, and they
-//!   end a probe.
+//!   end a probe. Besides, a marked round reduces the bytes in flight by the share of marks,
+//!   and restarts the clock for coexistence with Reno (see `marks`).
 
 mod control;
 mod drain;
@@ -57,6 +59,7 @@ mod filters;
 mod gains;
 mod long_term;
 mod loss;
+mod marks;
 mod model;
 mod phase;
 mod probe_bw;
@@ -86,6 +89,7 @@ use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
 use gains::MIN_PIPE_DATAGRAMS;
 use loss::LossRound;
+use marks::Marks;
 use phase::{AckPhase, Phase};
 use rng::Rng;
 use rounds::Rounds;
@@ -121,6 +125,7 @@ pub(super) struct Bbr {
 
     full_pipe: FullPipe,
     loss_round: LossRound,
+    marks: Marks,
     /// BBR.drain_start_round.
     drain_start_round: u64,
     probe: Probe,
@@ -134,6 +139,8 @@ pub(super) struct Bbr {
     boundary: SendIndex,
     /// InLossRecovery().
     recovering: bool,
+    /// Whether persistent congestion collapsed the window in this recovery.
+    collapsed: bool,
     /// BBR.prior_cwnd.
     prior_cwnd: u64,
 
@@ -213,6 +220,7 @@ impl Bbr {
             inflight_longterm: INFINITE,
             full_pipe: FullPipe::default(),
             loss_round: LossRound::default(),
+            marks: Marks::default(),
             drain_start_round: 0,
             probe: Probe {
                 is_sample: false,
@@ -229,6 +237,7 @@ impl Bbr {
             undo: Undo::default(),
             boundary: 0,
             recovering: false,
+            collapsed: false,
             prior_cwnd: 0,
             cwnd,
             pacing_rate: 0,

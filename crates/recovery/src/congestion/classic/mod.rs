@@ -3,6 +3,7 @@
 
 #[cfg(feature = "specimens")]
 pub(super) mod specimens;
+mod undo;
 
 use crate::controller::{
     Ack, Congestion, CongestionCause, Controller, Metrics, SendIndex, Sent, Spurious, State,
@@ -15,6 +16,7 @@ use super::hystart::{HyStart, SlowStartDecision};
 use super::prr::{Delivery, Prr};
 use super::window_adjustment::{Growth, WindowAdjustment};
 use super::{SlowStart, initial_window, min_window};
+use undo::{Undo, UndoLog};
 
 /// A controller whose window grows by a [`WindowAdjustment`] and is reduced once per
 /// congestion event.
@@ -36,23 +38,10 @@ pub(super) struct Classic<A: WindowAdjustment> {
     /// window.
     collapsed_before: SendIndex,
     largest_flight: LargestFlight,
-    undo: Option<Undo<A::Saved>>,
+    undo: UndoLog<A::Saved>,
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
-}
-
-/// The state before a reduction (RFC 9438 §4.9.2).
-#[derive(Clone, Copy, Debug)]
-struct Undo<M> {
-    /// The boundary of the event, which identifies it.
-    event: SendIndex,
-    /// The window before it: cwnd_prior.
-    window: u64,
-    ssthresh: Option<u64>,
-    boundary: SendIndex,
-    largest_flight: LargestFlight,
-    adjustment: M,
 }
 
 impl<A: WindowAdjustment> Classic<A> {
@@ -72,7 +61,7 @@ impl<A: WindowAdjustment> Classic<A> {
             boundary: 0,
             collapsed_before: 0,
             largest_flight: LargestFlight::new(window),
-            undo: None,
+            undo: UndoLog::new(),
             untouched: true,
             metrics: Metrics::default(),
         }
@@ -91,7 +80,7 @@ impl<A: WindowAdjustment> Classic<A> {
 
     /// Confirms a congestion event, so that it cannot be undone.
     pub(super) fn confirm(&mut self) {
-        self.undo = None;
+        self.undo.clear();
     }
 
     /// Reduces the window at once because of marks, and ends slow start. There is no
@@ -123,8 +112,8 @@ impl<A: WindowAdjustment> Classic<A> {
     fn reduce(&mut self, event: &Congestion) {
         let window = self.settled_window();
         // Marks cannot turn out to be spurious, so nothing is kept for them.
-        self.undo = match event.cause {
-            CongestionCause::Loss => Some(Undo {
+        match event.cause {
+            CongestionCause::Loss => self.undo.push(Undo {
                 event: event.next_index,
                 window,
                 ssthresh: self.ssthresh,
@@ -132,8 +121,8 @@ impl<A: WindowAdjustment> Classic<A> {
                 largest_flight: self.largest_flight,
                 adjustment: self.adjustment.save(),
             }),
-            CongestionCause::EcnCe => None,
-        };
+            CongestionCause::EcnCe => self.undo.clear(),
+        }
         // Slow start overshoots by far, so marks there count like losses (RFC 8511 §4.1).
         let signal = if self.in_slow_start() {
             CongestionCause::Loss
@@ -162,7 +151,7 @@ impl<A: WindowAdjustment> Classic<A> {
             self.reduce(event);
         } else {
             // There were two responses to one event, so neither can be undone alone.
-            self.undo = None;
+            self.undo.clear();
         }
         self.adjustment.on_persistent_congestion();
         self.recovery = None;
@@ -176,7 +165,7 @@ impl<A: WindowAdjustment> Classic<A> {
     /// Handles more losses or marks of an event for which the window was already reduced.
     fn continue_event(&mut self, event: &Congestion) {
         match event.cause {
-            CongestionCause::EcnCe => self.undo = None,
+            CongestionCause::EcnCe => self.undo.clear(),
             CongestionCause::Loss => {
                 // Packets that the timer declares lost leave the flight without a delivery.
                 // They must not make room for a burst (RFC 9937 §6).
@@ -211,6 +200,33 @@ impl<A: WindowAdjustment> Classic<A> {
         self.window = self.settled_window();
         self.recovery = None;
         self.adjustment.start_avoidance(self.window, self.mds, now);
+    }
+
+    /// Undoes the newest reduction: everything is as before it.
+    fn undo_newest(&mut self, undo: &Undo<A::Saved>, now: Instant) {
+        if self.settled_window() >= undo.window {
+            return;
+        }
+        self.window = undo.window.max(self.min_window());
+        self.ssthresh = undo.ssthresh;
+        self.recovery = None;
+        // A loss before the undone boundary is now a new event.
+        self.boundary = undo.boundary;
+        self.largest_flight.restore(undo.largest_flight);
+        self.adjustment.restore(undo.adjustment);
+        if !self.in_slow_start() {
+            self.adjustment.start_avoidance(self.window, self.mds, now);
+        }
+        self.metrics.spurious_events += 1;
+    }
+
+    /// Raises the window to which the last event reduces, because that event is judged anew.
+    fn rise_to(&mut self, window: u64, now: Instant) {
+        self.ssthresh = Some(window);
+        if self.recovery.is_none() {
+            self.window = window;
+            self.adjustment.start_avoidance(window, self.mds, now);
+        }
     }
 
     fn slow_start(&mut self, ack: &Ack<'_>) {
@@ -298,23 +314,31 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     }
 
     fn on_spurious(&mut self, event: &Spurious) {
-        let Some(undo) = self.undo.take_if(|undo| undo.event == event.event) else {
+        let floor = self.min_window();
+        let settled = self.settled_window();
+        let Some(undo) = self.undo.take(event.event) else {
             return;
         };
-        if self.settled_window() >= undo.window {
+        if !self.undo.has_after(undo.event) {
+            self.undo_newest(&undo, event.now);
             return;
         }
-        self.window = undo.window.max(self.min_window());
-        self.ssthresh = undo.ssthresh;
-        self.recovery = None;
-        // A loss before the undone boundary is now a new event.
-        self.boundary = undo.boundary;
-        self.largest_flight.restore(undo.largest_flight);
+        // The later reductions stand, but each is repeated from the window that it would have
+        // found without the undone one.
         self.adjustment.restore(undo.adjustment);
-        if !self.in_slow_start() {
-            self.adjustment
-                .start_avoidance(self.window, self.mds, event.now);
+        let (mut window, mut ssthresh, mut boundary) = (undo.window, undo.ssthresh, undo.boundary);
+        for each in self.undo.after(undo.event) {
+            each.window = each.window.max(window);
+            each.ssthresh = ssthresh;
+            each.boundary = boundary;
+            each.largest_flight.restore(undo.largest_flight);
+            each.adjustment = self.adjustment.save();
+            let reduced = self.adjustment.reduce(each.window, CongestionCause::Loss);
+            window = reduced.max(floor);
+            ssthresh = Some(window);
+            boundary = each.event;
         }
+        self.rise_to(window.max(settled), event.now);
         self.metrics.spurious_events += 1;
     }
 

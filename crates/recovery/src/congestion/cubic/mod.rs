@@ -124,6 +124,65 @@ impl Cubic {
     }
 }
 
+/// Where the curve is at an ACK.
+struct Point {
+    epoch: Epoch,
+    /// W_cubic(t) now.
+    current: u64,
+    /// W_cubic(t) a round trip of the path later.
+    future: u64,
+    /// limit(maxFS).
+    limit: u64,
+}
+
+impl Cubic {
+    /// Starts a new stage, with a plateau at `window`.
+    pub(super) fn restart_below(&mut self, window: u64) {
+        self.state = CubicState {
+            w_max: window,
+            cwnd_prior: window,
+            epoch: None,
+            carry: Carry::default(),
+        };
+    }
+
+    /// Returns the window after an ACK by the curve alone, without the Reno-friendly region.
+    pub(super) fn grow_by_curve(&mut self, growth: &Growth) -> u64 {
+        let point = self.point(growth);
+        self.follow(growth, &point)
+    }
+
+    fn point(&mut self, growth: &Growth) -> Point {
+        let epoch = self.epoch(growth.window, growth.mds, growth.now);
+        let elapsed = self.clock.read(growth.now).saturating_sub(epoch.start);
+        // The target of RFC 9438 §4.2 lies a round trip ahead. Behind a queue of seconds that
+        // skips the plateau: K is shorter than the round trip, so the window left the reduction
+        // at 1.5 times its size and overflowed the queue again. The path's own round trip,
+        // without the queue, is how far Linux looks ahead.
+        let ahead = elapsed.saturating_add(nanos(growth.min_rtt));
+        let w_max = self.state.w_max;
+        let future = w_cubic(w_max, &epoch, ahead / 1_000);
+        // limit(maxFS) is what the acknowledgment of a whole window of this size would have
+        // led to: a datagram more as in Reno, or the curve's target if that is larger.
+        let flight = growth.largest_flight;
+        Point {
+            epoch,
+            current: w_cubic(w_max, &epoch, elapsed / 1_000),
+            future,
+            limit: target(future, flight).max(flight.saturating_add(growth.mds)),
+        }
+    }
+
+    /// Concave and convex region (§4.4, §4.5).
+    fn follow(&mut self, growth: &Growth, point: &Point) -> u64 {
+        let target = target(point.future, growth.window);
+        let earned = u128::from(target - growth.window) * u128::from(growth.acked);
+        let earned = self.state.carry.add(earned, growth.window.into());
+        let grown = growth.window.saturating_add(earned).min(target);
+        grown.min(point.limit).max(growth.window)
+    }
+}
+
 impl WindowAdjustment for Cubic {
     type Saved = CubicState;
 
@@ -162,36 +221,18 @@ impl WindowAdjustment for Cubic {
     }
 
     fn grow(&mut self, growth: &Growth) -> u64 {
-        let mut epoch = self.epoch(growth.window, growth.mds, growth.now);
-        let elapsed = self.clock.read(growth.now).saturating_sub(epoch.start);
-        // The target of RFC 9438 §4.2 lies a round trip ahead. Behind a queue of seconds that
-        // skips the plateau: K is shorter than the round trip, so the window left the reduction
-        // at 1.5 times its size and overflowed the queue again. The path's own round trip,
-        // without the queue, is how far Linux looks ahead.
-        let ahead = elapsed.saturating_add(nanos(growth.min_rtt));
-        let w_max = self.state.w_max;
-        let current = w_cubic(w_max, &epoch, elapsed / 1_000);
-        let future = w_cubic(w_max, &epoch, ahead / 1_000);
-        // limit(maxFS) is what the acknowledgment of a whole window of this size would have
-        // led to: a datagram more as in Reno, or the curve's target if that is larger.
-        let flight = growth.largest_flight;
-        let limit = target(future, flight).max(flight.saturating_add(growth.mds));
-
+        let point = self.point(growth);
+        let mut epoch = point.epoch;
         let w_est_before = epoch.w_est;
         epoch.grow_w_est(growth, self.state.cwnd_prior);
-        epoch.w_est = epoch.w_est.min(limit).max(w_est_before);
-        let grown = if current < epoch.w_est {
-            // Reno-friendly region (§4.3).
-            epoch.w_est
-        } else {
-            // Concave and convex region (§4.4, §4.5).
-            let target = target(future, growth.window);
-            let earned = u128::from(target - growth.window) * u128::from(growth.acked);
-            let earned = self.state.carry.add(earned, growth.window.into());
-            growth.window.saturating_add(earned).min(target)
-        };
+        epoch.w_est = epoch.w_est.min(point.limit).max(w_est_before);
         self.state.epoch = Some(epoch);
-        grown.min(limit).max(growth.window)
+        if point.current < epoch.w_est {
+            // Reno-friendly region (§4.3).
+            epoch.w_est.min(point.limit).max(growth.window)
+        } else {
+            self.follow(growth, &point)
+        }
     }
 
     fn on_limit(&mut self, limit: Limit, now: Instant) {

@@ -3,31 +3,33 @@
 //!
 //! An L4S queue marks early and often, so the *share* of marked packets shows how much the
 //! window is too large. Its average over rounds is α; once per round with marks the window
-//! is reduced by α/2. The response to a loss is that of NewReno, and so is everything
-//! before the first mark: on a path without L4S the controller behaves as NewReno.
+//! is reduced by α/2. The response to a loss is that of CUBIC, and so is everything before
+//! the first mark: on a path without L4S the controller behaves as CUBIC. `growth` says how the
+//! window grows.
 //!
-//! Flows that share a shallow queue have RTTs that differ only by the length of their
-//! paths: if each added one datagram per own round, a 1 ms flow would take 25 times the
-//! share of a 25 ms flow. (In a classic queue, the queueing delay makes RTTs similar.) So a
-//! flow with an RTT below a virtual RTT of 25 ms (from the draft) behaves like one of 25
-//! ms: it adds (RTT / 25 ms)² datagrams a round, and its rounds of averaging and response
-//! last at least 25 ms. Its rate then depends on α only. Above 25 ms nothing is scaled,
-//! because that would mean more than a datagram a round. Before the first mark nothing is
-//! scaled either, because no shallow queue is shared yet.
+//! A flow with an RTT below a virtual RTT of 25 ms (from the draft) behaves like one of 25
+//! ms: its growth is scaled, and its rounds of averaging and response last at least 25 ms.
+//!
+//! If the queue that marks is a classic one (`queue_kind`), the response to a mark is that of
+//! CUBIC (RFC 8511), or the flow would take the share of those beside it.
+
+mod growth;
+mod queue_kind;
 
 use core::time::Duration;
 
 use crate::controller::{
-    Ack, Congestion, CongestionCause, Controller, Ect, Metrics, SendIndex, Sent, Spurious, State,
+    Ack, AcksNeeded, Congestion, CongestionCause, Controller, Ect, Metrics, SendIndex, Sent,
+    Spurious, State,
 };
 use crate::limit::Limit;
 use crate::rate::bytes_per_second;
-use crate::time::{Instant, nanos};
+use crate::time::Instant;
 
 use super::SlowStart;
-use super::carry::Carry;
 use super::classic::Classic;
-use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
+use growth::PragueGrowth;
+use queue_kind::QueueKind;
 
 /// The RTT that flows with a shorter one are treated as having (from the draft).
 const VIRTUAL_RTT: Duration = Duration::from_millis(25);
@@ -41,9 +43,10 @@ const GAIN_SHIFT: u32 = 4;
 /// A controller that reduces its window by the share of marked packets.
 #[derive(Clone, Debug)]
 pub(super) struct Prague {
-    classic: Classic<Additive>,
+    classic: Classic<PragueGrowth>,
     mds: u64,
     alpha: Alpha,
+    queue: QueueKind,
     /// The round of the last response: no further response to marks within it.
     response: Round,
     /// Bytes of marked packets that have not been subtracted from growth yet.
@@ -65,6 +68,8 @@ struct Alpha {
     marked: u64,
     /// Whether there was ever a mark: the path has a queue that marks.
     seen: bool,
+    /// Whether the window was reduced for marks.
+    responded: bool,
 }
 
 /// A round: at least a round trip by packets and a virtual RTT by time.
@@ -100,18 +105,23 @@ impl Alpha {
             acked: 0,
             marked: 0,
             seen: false,
+            responded: false,
         }
     }
 
-    fn on_ack(&mut self, ack: &Ack<'_>) {
+    /// Handles an ACK. If a round ends, returns whether it had marks.
+    fn on_ack(&mut self, ack: &Ack<'_>) -> Option<bool> {
+        let mut ended = None;
         if self.round.is_over(ack.largest_index, ack.now) {
             if self.seen {
                 self.average();
             }
+            ended = Some(self.marked > 0);
             self.round = Round::begin(ack.next_index, ack.now);
             (self.acked, self.marked) = (0, 0);
         }
         self.acked = self.acked.saturating_add(ack.packets);
+        ended
     }
 
     /// α ← α − α/16 + share/16.
@@ -130,6 +140,17 @@ impl Alpha {
         self.marked = self.marked.saturating_add(packets);
     }
 
+    /// Records a response. The first one is as strong as a classic one, because α is 1 until
+    /// measured. It halves the window of slow start, which takes a round to drain the queue, and
+    /// with α near 1 the marks of that round would halve the window again. So the average begins
+    /// there as if there had been marks in one round of sixteen.
+    fn on_response(&mut self) {
+        if !self.responded {
+            self.responded = true;
+            self.value = ONE >> GAIN_SHIFT;
+        }
+    }
+
     /// Returns the window after a response: the window times 1 − α/2.
     fn reduce_to(&self, window: u64) -> u64 {
         let cut = u128::from(window) * u128::from(self.value.min(ONE)) / u128::from(2 * ONE);
@@ -141,18 +162,43 @@ impl Prague {
     /// Creates the controller of a new path.
     pub(super) fn new(slow_start: SlowStart, mds: u64) -> Self {
         Self {
-            classic: Classic::new(Additive::default(), slow_start, mds),
+            classic: Classic::new(PragueGrowth::default(), slow_start, mds),
             mds,
             alpha: Alpha::new(),
+            queue: QueueKind::default(),
             response: Round::default(),
             marked_bytes: 0,
             smoothed_rtt: None,
         }
     }
 
+    /// Whether marks are those of an L4S queue, which answers to α.
+    fn is_scalable(&self) -> bool {
+        self.alpha.seen && !self.queue.is_classic()
+    }
+
+    /// Ends a round: judges the queue that marks.
+    fn end_round(&mut self, marked: bool, ack: &Ack<'_>) {
+        let datagrams = self.classic.window() / self.mds.max(1);
+        let datagrams = u32::try_from(datagrams).unwrap_or(u32::MAX).max(1);
+        let datagram = ack.smoothed_rtt / datagrams;
+        self.queue.end_round(marked, ack.min_rtt, datagram);
+        let scalable = self.is_scalable();
+        self.classic.adjustment_mut().set_shared(scalable);
+    }
+
     fn on_marks(&mut self, event: &Congestion) {
         self.alpha.on_marks(event.packets);
-        self.classic.adjustment_mut().shared = true;
+        if self.queue.is_classic() {
+            // Unless the response of before covers it: one for each flight.
+            if event.largest_index < self.response.end {
+                self.classic.confirm();
+            } else {
+                self.classic.on_congestion(event);
+            }
+            return;
+        }
+        self.classic.adjustment_mut().set_shared(true);
         let marked = event.packets.saturating_mul(self.mds);
         self.marked_bytes = self.marked_bytes.saturating_add(marked);
         // The window was already reduced, and by more, for a loss of the same flight.
@@ -166,14 +212,15 @@ impl Prague {
         self.response = Round::begin(event.next_index, event.now);
         let before = self.classic.settled_window();
         self.classic.reduce_to(self.alpha.reduce_to(before));
-        self.classic.adjustment_mut().window_before_marks = Some(before);
+        self.classic.adjustment_mut().on_marks(before);
+        self.alpha.on_response();
     }
 
     /// Responds to a loss. If it falls in the round of a response to marks, the two
     /// together reduce the window by β, not by more (from the draft).
     fn on_loss(&mut self, event: &Congestion) {
         if event.largest_index >= self.response.end {
-            self.classic.adjustment_mut().window_before_marks = None;
+            self.classic.adjustment_mut().end_response();
         }
         self.classic.on_congestion(event);
     }
@@ -185,7 +232,12 @@ impl Controller for Prague {
     }
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
-        self.alpha.on_ack(ack);
+        if let Some(marked) = self.alpha.on_ack(ack) {
+            self.end_round(marked, ack);
+        }
+        if let Some(rtt) = ack.rtt_sample {
+            self.queue.sample(rtt);
+        }
         self.smoothed_rtt = Some(ack.smoothed_rtt);
         // Marked bytes do not grow the window (from the draft). The marks of an ACK are
         // reported after it, so they are subtracted from the next one.
@@ -233,12 +285,12 @@ impl Controller for Prague {
         self.classic.min_window()
     }
 
-    /// The window over the RTT, once there are marks. The pacer alone would send a quarter
+    /// The window over the RTT, once there are marks of an L4S queue. The pacer alone would send a quarter
     /// faster, which fills a queue that marks from 1 ms on before the window does. An
     /// eighth faster still did so where a datagram takes a millisecond: over 10 Mbit/s and
     /// 40 ms it used 86 % of the link, this rate 93 %.
     fn pacing_rate(&self) -> Option<u64> {
-        let rtt = self.smoothed_rtt.filter(|_| self.alpha.seen)?;
+        let rtt = self.smoothed_rtt.filter(|_| self.is_scalable())?;
         Some(bytes_per_second(self.window(), rtt))
     }
 
@@ -249,9 +301,12 @@ impl Controller for Prague {
         4_000
     }
 
-    /// True once there are marks: before, the queue is a classic one.
-    fn needs_ack_per_packet(&self) -> bool {
-        self.alpha.seen
+    /// Every packet once there are marks of an L4S queue.
+    fn acks_needed(&self) -> AcksNeeded {
+        match self.is_scalable() {
+            true => AcksNeeded::EveryPacket,
+            false => AcksNeeded::SMOOTH,
+        }
     }
 
     /// ECT(1), which makes a queue treat the flow as L4S (RFC 9331 §4.1).
@@ -271,76 +326,12 @@ impl Controller for Prague {
         self.classic.internals(now, show);
         if self.alpha.seen {
             show("alpha", self.alpha.value.saturating_mul(1_000) / ONE);
+            show("classic_queue", self.queue.is_classic().into());
         }
     }
 
     fn name(&self) -> &'static str {
         self.classic.name()
-    }
-}
-
-/// Additive increase, and the response to loss.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Additive {
-    carry: Carry,
-    /// Whether marks were seen: a shallow queue is shared, so growth is scaled.
-    shared: bool,
-    /// The window before the last response to marks, for a loss in the same round.
-    window_before_marks: Option<u64>,
-}
-
-/// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared.
-fn scale(smoothed_rtt: Duration) -> (u128, u128) {
-    let virtual_us = nanos(VIRTUAL_RTT) / 1_000;
-    let us = (nanos(smoothed_rtt) / 1_000).clamp(1, virtual_us);
-    (
-        u128::from(us) * u128::from(us),
-        u128::from(virtual_us) * u128::from(virtual_us),
-    )
-}
-
-impl WindowAdjustment for Additive {
-    type Saved = Carry;
-
-    const NAME: &'static str = "prague";
-
-    /// As NewReno after a loss, from the window before a response to marks in the same round.
-    /// Marks do not come here: the response to them follows α.
-    fn reduce(&mut self, window: u64, _signal: CongestionCause) -> u64 {
-        self.carry = Carry::default();
-        let from = self.window_before_marks.take().unwrap_or(window);
-        after_loss(from.max(window)).min(window)
-    }
-
-    fn on_persistent_congestion(&mut self) {
-        self.carry = Carry::default();
-        self.window_before_marks = None;
-    }
-
-    fn start_avoidance(&mut self, _window: u64, _mds: u64, _now: Instant) {}
-
-    fn grow(&mut self, growth: &Growth) -> u64 {
-        let (numerator, denominator) = if self.shared {
-            scale(growth.smoothed_rtt)
-        } else {
-            (1, 1)
-        };
-        let earned = u128::from(growth.mds)
-            .saturating_mul(growth.acked.into())
-            .saturating_mul(numerator);
-        let per = u128::from(growth.window).saturating_mul(denominator);
-        let earned = self.carry.add(earned, per);
-        growth.additive(earned)
-    }
-
-    fn on_limit(&mut self, _limit: Limit, _now: Instant) {}
-
-    fn save(&self) -> Carry {
-        self.carry
-    }
-
-    fn restore(&mut self, saved: Carry) {
-        self.carry = saved;
     }
 }
 

@@ -1,6 +1,8 @@
 use core::ops::Range;
 
+use super::super::carry::Carry;
 use super::super::testing::{MDS, acked, at_ms, lost, marked, persistent, sent, spurious};
+use super::super::window_adjustment::{Growth, WindowAdjustment as _};
 use super::*;
 
 fn prague() -> Prague {
@@ -66,10 +68,14 @@ fn alpha_moves_a_sixteenth_towards_the_share_of_marks_each_round() {
     let mut prague = prague();
     let (mut next, mut now) = (0, 0);
     next = round(&mut prague, next, now, 30, 1);
-    assert_eq!(permille(&prague), 1_000);
+    assert_eq!(
+        permille(&prague),
+        62,
+        "a sixteenth after the first response"
+    );
     // Rounds without marks: 15/16 each; the one with the first mark still
     // counts it (1 of 10).
-    let mut expected = ONE / 16 * 15 + ONE / 160;
+    let mut expected = ONE / 256 * 15 + ONE / 160;
     for _ in 0..20 {
         now += 30;
         next = round(&mut prague, next, now, 30, 0);
@@ -115,7 +121,7 @@ fn steady_share_of_marks_is_measured_exactly() {
 fn window_is_reduced_by_half_of_alpha_once_per_round() {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
-    prague.alpha.seen = true;
+    (prague.alpha.seen, prague.alpha.responded) = (true, true);
     prague.alpha.value = ONE / 4;
     prague.alpha.round = Round::begin(1_000, at_ms(0));
     send(&mut prague, 0..100, 0);
@@ -149,7 +155,7 @@ fn marked_packets_do_not_grow_the_window() {
         // No response to marks for now; the test looks at growth only.
         prague.response = Round::begin(10_000, at_ms(0));
         prague.alpha.seen = true;
-        prague.classic.adjustment_mut().shared = true;
+        prague.classic.adjustment_mut().set_shared(true);
         let next = round(&mut prague, 0, 0, 30, marks);
         let before = prague.window();
         round(&mut prague, next, 30, 30, 0);
@@ -167,7 +173,8 @@ fn growth_does_not_depend_on_the_rtt_below_25_ms() {
     let rate_gained = |rtt_ms: u64| {
         let mut prague = prague();
         prague.classic.reduce_to(1_000 * MDS);
-        prague.classic.adjustment_mut().shared = true;
+        prague.alpha.seen = true;
+        prague.classic.adjustment_mut().set_shared(true);
         let start = prague.window();
         let (mut next, mut now) = (0, 0);
         while now < 10_000 {
@@ -191,30 +198,123 @@ fn growth_does_not_depend_on_the_rtt_below_25_ms() {
     assert!((3_500..=4_010).contains(&gained), "{gained}");
 }
 
+/// Slow start, a loss, recovery, and then thirty rounds of avoidance.
 #[test]
-fn behaves_as_newreno_before_the_first_mark() {
-    let mut prague = prague();
-    prague.classic.reduce_to(100 * MDS);
-    round(&mut prague, 0, 0, 1, 0);
-    assert!(
-        prague.window().abs_diff(101 * MDS) <= 12,
-        "a datagram in 1 ms"
+fn behaves_as_cubic_before_the_first_mark() {
+    let windows = |controller: &mut dyn Controller| {
+        let mut windows = Vec::new();
+        controller.on_limit(Limit::Congestion, at_ms(0));
+        let mut next = 0;
+        for round in 1..40 {
+            let packets = controller.window() / MDS;
+            for ahead in 0..packets {
+                controller.on_sent(&sent(next + ahead, ahead * MDS));
+            }
+            if round == 6 {
+                controller.on_congestion(&lost(next..next + 1, next + packets));
+            }
+            next += packets;
+            controller.on_ack(&Ack {
+                now: at_ms(100 * round),
+                ..acked(next - 1, packets, 0)
+            });
+            windows.push(controller.window());
+        }
+        windows
+    };
+    let mut cubic = Classic::new(
+        super::super::cubic::Cubic::default(),
+        SlowStart::Standard,
+        MDS,
     );
+    let expected = windows(&mut cubic);
+    assert!(expected[38] > expected[8], "{expected:?}");
+    assert_eq!(windows(&mut prague()), expected);
+}
+
+/// Half of a window of 2,000 datagrams, at 80 ms: a datagram a round makes 375 of them in half a
+/// minute, CUBIC's curve reaches the old window after K = 13.6 s.
+#[test]
+fn window_regrows_by_the_curve_of_cubic_when_marks_stop() {
+    let mut prague = prague();
+    prague.on_limit(Limit::Congestion, at_ms(0));
+    prague.classic.reduce_to(2_000 * MDS);
+    prague.alpha.value = ONE;
+    let mut next = round(&mut prague, 0, 0, 80, 1);
+    assert!(prague.window() <= 1_001 * MDS, "{}", prague.window() / MDS);
+    let mut now = 80;
+    while now < 14_000 {
+        next = round(&mut prague, next, now, 80, 0);
+        now += 80;
+    }
+    assert!(prague.window() > 1_950 * MDS, "{}", prague.window() / MDS);
+}
+
+/// Rounds with a mark each, at this queueing delay over a path of 10 ms.
+fn marked_rounds(prague: &mut Prague, rounds: u64, queue_ms: u64) -> SendIndex {
+    let rtt = 10 + queue_ms;
+    let mut next = 0;
+    for each in 0..rounds {
+        let packets = prague.window() / MDS;
+        send(prague, next..next + packets, 0);
+        next += packets;
+        let now = at_ms(1_000 + each * 30);
+        prague.on_ack(&Ack {
+            now,
+            smoothed_rtt: Duration::from_millis(rtt),
+            rtt_sample: Some(Duration::from_millis(rtt)),
+            ..acked(next - 1, packets, 0)
+        });
+        prague.on_congestion(&Congestion {
+            now,
+            packets: 1,
+            ..marked(next - 1, next)
+        });
+    }
+    next
 }
 
 #[test]
-fn loss_halves_the_window() {
+fn marks_of_a_classic_queue_reduce_as_cubic_does() {
+    for (queue_ms, classic) in [(1, false), (20, true)] {
+        let mut prague = prague();
+        prague.classic.reduce_to(100 * MDS);
+        prague.alpha.value = ONE / 100;
+        let next = marked_rounds(&mut prague, 12, queue_ms);
+        assert_eq!(prague.queue.is_classic(), classic, "{queue_ms} ms");
+        let every = prague.acks_needed() == AcksNeeded::EveryPacket;
+        assert_eq!(every, !classic);
+        assert_eq!(prague.pacing_rate().is_none(), classic);
+        prague.classic.reduce_to(100 * MDS);
+        prague.alpha.value = ONE / 100;
+        send(&mut prague, next..next + 100, 0);
+        prague.on_congestion(&Congestion {
+            now: at_ms(5_000),
+            ..marked(next + 99, next + 100)
+        });
+        // RFC 8511 §4.1: 0.85; or less α/2.
+        let expected = if classic { 850 } else { 995 };
+        let window = prague.classic.settled_window();
+        assert!(
+            window.abs_diff(expected * MDS / 10) <= 1,
+            "{window} at {queue_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn loss_reduces_the_window_by_beta() {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
     prague.alpha.value = ONE / 64;
     send(&mut prague, 0..100, 0);
     prague.on_congestion(&lost(0..1, 100));
-    assert_eq!(prague.metrics().ssthresh, Some(50 * MDS));
+    assert_eq!(prague.metrics().ssthresh, Some(70 * MDS));
     assert_eq!(prague.state(), State::Recovery);
 }
 
 #[test]
-fn loss_and_marks_of_one_round_reduce_by_half_at_most() {
+fn loss_and_marks_of_one_round_reduce_by_beta_at_most() {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
     prague.alpha.value = ONE / 2;
@@ -225,18 +325,18 @@ fn loss_and_marks_of_one_round_reduce_by_half_at_most() {
     });
     assert_eq!(prague.window(), 75 * MDS);
     prague.on_congestion(&lost(30..31, 100));
-    assert_eq!(prague.metrics().ssthresh, Some(50 * MDS), "not 37.5");
+    assert_eq!(prague.metrics().ssthresh, Some(70 * MDS), "not 52.5");
     // The other order: the marks of that flight are answered already.
     prague.on_congestion(&Congestion {
         now: at_ms(200),
         ..marked(60, 100)
     });
-    assert_eq!(prague.metrics().ssthresh, Some(50 * MDS));
+    assert_eq!(prague.metrics().ssthresh, Some(70 * MDS));
     // A loss of a later round counts in full.
     send(&mut prague, 100..140, 10);
     prague.on_ack(&acked(101, 1, 38));
     prague.on_congestion(&lost(110..111, 140));
-    assert_eq!(prague.metrics().ssthresh, Some(25 * MDS));
+    assert_eq!(prague.metrics().ssthresh, Some(49 * MDS));
 }
 
 #[test]
@@ -282,9 +382,9 @@ fn marks_start_window_over_rtt_pacing_and_per_packet_acks() {
     assert_eq!(prague.trains_per_second(), 4_000);
     let next = round(&mut prague, 0, 0, 30, 0);
     assert_eq!(prague.pacing_rate(), None);
-    assert!(!prague.needs_ack_per_packet());
+    assert_eq!(prague.acks_needed(), AcksNeeded::SMOOTH);
     round(&mut prague, next, 30, 30, 1);
-    assert!(prague.needs_ack_per_packet());
+    assert_eq!(prague.acks_needed(), AcksNeeded::EveryPacket);
     let rate = prague.window() * 1_000 / 30;
     assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
 }
@@ -329,9 +429,9 @@ fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     prague.classic.reduce_to(100 * MDS);
     send(&mut prague, 0..100, 0);
     prague.on_congestion(&lost(0..60, 100));
-    assert!(prague.window() < 50 * MDS, "{}", prague.window());
+    assert!(prague.window() < 70 * MDS, "{}", prague.window());
     prague.restart_from_idle(at_ms(5_000));
-    assert_eq!(prague.window(), 50 * MDS);
+    assert_eq!(prague.window(), 70 * MDS);
 }
 
 #[test]
@@ -345,12 +445,13 @@ fn undo_restores_fractions_of_a_byte() {
         min_rtt: Duration::from_millis(30),
         mds: MDS,
     };
-    let mut adjustment = Additive::default();
+    let mut adjustment = PragueGrowth::default();
+    adjustment.set_shared(true);
     assert_eq!(adjustment.grow(&half), 2 * MDS);
     let saved = adjustment.save();
     adjustment.on_persistent_congestion();
     assert_eq!(adjustment.grow(&half), 2 * MDS, "forgotten");
-    adjustment.restore(Carry::default());
+    adjustment.restore((saved.0, Carry::default()));
     assert_eq!(adjustment.grow(&half), 2 * MDS);
     adjustment.restore(saved);
     assert_eq!(adjustment.grow(&half), 2 * MDS + 1, "restored");

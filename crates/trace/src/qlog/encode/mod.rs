@@ -46,6 +46,7 @@ fn qvis_name(data: &EventData) -> Option<&'static str> {
         EventData::MigrationStateUpdated { .. } => "connectivity:migration_state_updated",
         EventData::TupleAssigned { .. } => "connectivity:path_updated",
         EventData::ParametersSet(_) => "transport:parameters_set",
+        EventData::VersionInformation { .. } => "transport:version_information",
         EventData::AlpnInformation { .. } => "transport:alpn_information",
         EventData::PacketSent(_) => "transport:packet_sent",
         EventData::PacketReceived(_) => "transport:packet_received",
@@ -74,6 +75,9 @@ fn data(json: &mut Json<'_>, data: &EventData, dialect: Dialect) {
         EventData::ConnectionClosed(it) => connection::closed(json, it),
         EventData::ConnectionStateUpdated { new } => json.text("new", new),
         EventData::ParametersSet(it) => connection::parameters(json, it, dialect),
+        EventData::VersionInformation { chosen } => {
+            json.text("chosen_version", &format!("{chosen:08x}"));
+        }
         EventData::AlpnInformation { chosen } => match dialect {
             Dialect::Newest => json.object("chosen_alpn", |json| {
                 json.text("string_value", chosen);

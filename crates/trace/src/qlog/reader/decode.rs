@@ -69,6 +69,13 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
         "parameters_set" if matches!(category, "quic" | "transport" | "") => {
             EventData::ParametersSet(Box::new(parameters(it)))
         }
+        "version_information" => match text(it, &["chosen_version"])
+            .and_then(|chosen| u32::from_str_radix(&chosen, 16).ok())
+        {
+            Some(chosen) => EventData::VersionInformation { chosen },
+            // Others also say only what was offered.
+            None => other(name),
+        },
         "alpn_information" => match it.get("chosen_alpn").and_then(alpn) {
             Some(chosen) => EventData::AlpnInformation { chosen },
             // aioquic's also says only what was offered.

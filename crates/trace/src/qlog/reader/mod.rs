@@ -18,7 +18,8 @@ use std::io::{self, Read};
 
 pub use self::header::Header;
 use self::reconstruct::EventReconstructor;
-use self::split::{Record, Splitter};
+use self::split::Record;
+pub(crate) use self::split::Splitter;
 use crate::event::Event;
 
 /// Maximum number of offsets of bad records that are remembered.

@@ -20,15 +20,15 @@ const CHUNK: usize = 64 << 10;
 
 /// A piece of JSON from the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// The offset at which it begins.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Its bytes.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Whether it is an event or a header.
-    pub(super) event: bool,
+    pub(crate) event: bool,
     /// Whether it was truncated or too long: `bytes` is not all of it.
-    pub(super) damaged: bool,
+    pub(crate) damaged: bool,
 }
 
 /// The framing of records.
@@ -44,7 +44,7 @@ enum Framing {
 
 /// Splits a file.
 #[derive(Debug)]
-pub(super) struct Splitter<R> {
+pub(crate) struct Splitter<R> {
     input: R,
     chunk: Vec<u8>,
     at: usize,
@@ -79,7 +79,7 @@ struct Scan {
 }
 
 impl<R: Read> Splitter<R> {
-    pub(super) fn new(input: R) -> Result<Self, ReadError> {
+    pub(crate) fn new(input: R) -> Result<Self, ReadError> {
         let mut this = Self {
             input,
             chunk: Vec::new(),
@@ -95,12 +95,12 @@ impl<R: Read> Splitter<R> {
         Ok(this)
     }
 
-    pub(super) const fn offset(&self) -> u64 {
+    pub(crate) const fn offset(&self) -> u64 {
         self.offset
     }
 
     /// The next record, without consuming it.
-    pub(super) fn peek(&mut self) -> io::Result<Option<&Record>> {
+    pub(crate) fn peek(&mut self) -> io::Result<Option<&Record>> {
         if self.next.is_none() {
             self.next = self.read()?;
         }
@@ -108,7 +108,7 @@ impl<R: Read> Splitter<R> {
     }
 
     /// The next record.
-    pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Record>> {
         self.peek()?;
         Ok(self.next.take())
     }

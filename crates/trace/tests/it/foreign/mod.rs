@@ -127,7 +127,7 @@ fn trace_of_quic_go_loads() {
         received: 9,
         metrics: 58,
         states: 4,
-        other: 1,
+        other: 0,
         stream_end: Some(60_000),
         sizes: true,
     };

@@ -86,6 +86,12 @@ fn specimens() -> Vec<Frame<'static>> {
             reordering_threshold: 4,
         },
         Frame::ImmediateAck,
+        Frame::ResetStreamAt {
+            id,
+            code: 1,
+            final_size: 3,
+            reliable_size: 2,
+        },
     ]
 }
 
@@ -115,11 +121,12 @@ fn variant(frame: &Frame<'_>) -> usize {
         Frame::Datagram(_) => 21,
         Frame::AckFrequency { .. } => 22,
         Frame::ImmediateAck => 23,
+        Frame::ResetStreamAt { .. } => 24,
     }
 }
 
 /// RFC 9000 §12.4 table 3 (RETIRE_CONNECTION_ID by §12.5), RFC 9221 §5 and the
-/// ACK frequency draft: type, packets, whether ack-eliciting, whether probing.
+/// drafts for ACK frequency and reliable resets: type, packets, whether ack-eliciting, whether probing.
 #[test]
 fn every_frame_decodes_and_encodes_as_in_table() {
     let table = [
@@ -147,6 +154,7 @@ fn every_frame_decodes_and_encodes_as_in_table() {
         (0x30, "__01", true, false),
         (0xaf, "___1", true, false),
         (0x1f, "___1", true, false),
+        (0x24, "__01", true, false),
     ];
     let specimens = specimens();
     assert_eq!(specimens.len(), table.len());

@@ -57,6 +57,12 @@ fn for_each_frame(
         code: b,
         final_size: c,
     })?;
+    check(Frame::ResetStreamAt {
+        id,
+        code: b,
+        final_size: c.max(d),
+        reliable_size: c.min(d),
+    })?;
     check(Frame::StopSending { id, code: b })?;
     check(Frame::Crypto {
         offset,

@@ -5,7 +5,7 @@ use super::super::facts::Facts;
 use super::super::rounds::Rounds;
 use super::driver::Driver;
 use super::sim::{MDS, MS};
-use crate::controller::Controller;
+use crate::controller::{Congestion, CongestionCause, Controller};
 
 /// Returns an ACK of 100 datagrams, the newest of which was sent with `tx_in_flight`.
 fn facts(driver: &Driver, tx_in_flight: u64, lost: u64) -> Facts {
@@ -107,4 +107,39 @@ fn losses_of_adjacent_packets_count_as_one_range() {
     }
     assert_eq!(driver.bbr.loss_round.take_tally().ranges, 3);
     assert_eq!(driver.bbr.loss_round.take_tally().ranges, 0, "taken");
+}
+
+/// InitLowerBounds() (§5.5.10.3) begins from C.cwnd; only persistent congestion, which QUIC has in
+/// the place of a timeout, is no measure of the path.
+#[test]
+fn short_term_bound_begins_from_the_window_unless_persistent_congestion_collapsed_it() {
+    for (collapsed, from) in [(false, 120_000), (true, 200_000)] {
+        let mut driver = Driver::cruising();
+        let bbr = &mut driver.bbr;
+        (bbr.cwnd, bbr.prior_cwnd) = (120_000, 200_000);
+        (bbr.recovering, bbr.collapsed) = (true, collapsed);
+        bbr.loss_round.inflight_latest = 0;
+        bbr.adapt_lower_bounds();
+        assert_eq!(bbr.inflight_shortterm, from / 10 * 7, "{collapsed}");
+    }
+}
+
+#[test]
+fn collapse_lasts_until_its_recovery_ends() {
+    let mut driver = Driver::cruising();
+    let persistent = Congestion {
+        persistent: true,
+        ..driver.congestion(CongestionCause::Loss)
+    };
+    driver.bbr.on_congestion(&persistent);
+    assert!(driver.bbr.collapsed);
+    // A second event in the same recovery.
+    driver.next_index += 100;
+    driver.lose();
+    assert!(driver.bbr.recovering && driver.bbr.collapsed);
+    driver.next_index += 200;
+    driver.ack(1_000_000, 2 * MDS, 50_000);
+    assert!(!driver.bbr.recovering);
+    driver.lose();
+    assert!(driver.bbr.recovering && !driver.bbr.collapsed);
 }

@@ -84,3 +84,60 @@ fn marked_flight_does_not_raise_inflight_longterm() {
         assert_eq!(driver.bbr.inflight_longterm, bound, "marked: {marked}");
     }
 }
+
+/// A round of 100 datagrams of which this many are marked. What is left of them in flight.
+fn inflight_after_marks(marked: u64) -> u64 {
+    let mut driver = Driver::cruising();
+    driver.ack(1_000_000, 100 * MDS, 100 * MDS);
+    let event = Congestion {
+        packets: marked,
+        ..driver.congestion(CongestionCause::EcnCe)
+    };
+    driver.bbr.on_congestion(&event);
+    driver.ack(1_000_000, 100 * MDS, 100 * MDS);
+    assert_eq!(
+        driver.bbr.rounds.since_probe_up, 0,
+        "Reno begins again, too"
+    );
+    driver.bbr.inflight_shortterm
+}
+
+#[test]
+fn marked_round_reduces_inflight_by_the_share_of_marks() {
+    for (marked, left) in [(1, 99), (25, 75), (50, 50), (100, 4)] {
+        let inflight = inflight_after_marks(marked);
+        assert!(inflight.abs_diff(left * MDS) < 10, "{marked}: {inflight}");
+    }
+}
+
+#[test]
+fn marks_while_probing_reduce_inflight_only_after_the_probe() {
+    let mut driver = Driver::probing();
+    driver.ack(1_000_000, 100 * MDS, 100 * MDS);
+    driver.bbr.phase = Phase::Refill;
+    let event = Congestion {
+        packets: 50,
+        ..driver.congestion(CongestionCause::EcnCe)
+    };
+    driver.bbr.probe.is_sample = false;
+    driver.bbr.on_congestion(&event);
+    driver.bbr.phase = Phase::Refill;
+    driver.ack(1_000_000, 100 * MDS, 100 * MDS);
+    assert_eq!(driver.bbr.inflight_shortterm, INFINITE);
+}
+
+/// Every packet that finds more than 5 ms in the queue is marked: it is drained.
+#[test]
+fn queue_that_marks_each_packet_is_drained() {
+    let mut driver = Driver::cruising();
+    for _ in 0..12 {
+        let flight = driver.bbr.cwnd.min(100 * MDS);
+        let event = Congestion {
+            packets: flight / MDS,
+            ..driver.congestion(CongestionCause::EcnCe)
+        };
+        driver.bbr.on_congestion(&event);
+        driver.ack(1_000_000, flight, flight);
+    }
+    assert!(driver.bbr.cwnd <= 8 * MDS, "{}", driver.bbr.cwnd / MDS);
+}

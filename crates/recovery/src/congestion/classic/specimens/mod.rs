@@ -87,7 +87,7 @@ impl Bug<Classic<Cubic>> for UndoOnLightLoss {
         inner.on_ack(ack);
         if recovering
             && inner.recovery.is_none()
-            && let Some(undo) = inner.undo
+            && let Some(undo) = inner.undo.newest()
             && self.lost < undo.window / 5
         {
             let (now, event) = (ack.now, undo.event);

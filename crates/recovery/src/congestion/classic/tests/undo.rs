@@ -7,7 +7,7 @@ fn spurious_event_restores_window_ssthresh_and_curve() {
     let mut cubic = in_avoidance(cubic());
     cubic.on_ack(&acked(110, 10, 40));
     // An undo keeps no older undo.
-    cubic.undo = None;
+    cubic.undo.clear();
     let before = format!("{cubic:?}");
     let (window, flight) = (cubic.window(), cubic.largest_flight);
     cubic.on_congestion(&lost(111..112, 151));
@@ -50,16 +50,86 @@ fn spurious_event_with_another_boundary_is_ignored() {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
     let window = reno.window();
-    reno.on_spurious(&spurious(100));
+    reno.on_spurious(&spurious(99));
     assert_eq!(reno.window(), window);
-    // The newer event's state is kept, the older one's is gone.
     send(&mut reno, 151..160, 30);
     reno.on_congestion(&lost(151..152, 160));
-    reno.on_spurious(&spurious(151));
+    reno.on_spurious(&spurious(159));
     assert_eq!(reno.metrics().spurious_events, 0);
     reno.on_spurious(&spurious(160));
     assert_eq!(reno.metrics().spurious_events, 1);
     assert_eq!(reno.window(), 25 * MDS);
+}
+
+/// Three events, each in the recovery of the one before: 50 datagrams, 25, 12.5, 6.25.
+fn three_events() -> Classic<NewReno> {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    send(&mut reno, 151..160, 30);
+    reno.on_congestion(&lost(151..152, 160));
+    send(&mut reno, 160..170, 20);
+    reno.on_congestion(&lost(160..161, 170));
+    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS / 4));
+    reno
+}
+
+#[test]
+fn later_reductions_are_repeated_from_the_window_before_an_undone_one() {
+    let mut reno = three_events();
+    reno.on_spurious(&spurious(151));
+    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS / 2), "two halvings");
+    assert_eq!(reno.state(), State::Recovery, "of the last event");
+    reno.on_spurious(&spurious(160));
+    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS), "one");
+    // Out of recovery, the window itself rises.
+    reno.on_ack(&acked(170, 1, 10));
+    assert_eq!(reno.window(), 25 * MDS);
+}
+
+#[test]
+fn window_is_restored_whichever_event_is_proven_spurious_first() {
+    let orders = [
+        [151, 160, 170],
+        [151, 170, 160],
+        [160, 151, 170],
+        [160, 170, 151],
+        [170, 151, 160],
+        [170, 160, 151],
+    ];
+    for order in orders {
+        let mut reno = three_events();
+        for event in order {
+            reno.on_spurious(&spurious(event));
+        }
+        assert_eq!(reno.window(), 50 * MDS, "{order:?}");
+        assert_eq!(reno.metrics().spurious_events, 3, "{order:?}");
+        assert_eq!(reno.state(), State::CongestionAvoidance, "{order:?}");
+    }
+}
+
+#[test]
+fn earlier_event_is_not_undone_after_a_mark() {
+    let mut reno = in_avoidance(newreno());
+    reno.on_congestion(&lost(101..103, 151));
+    send(&mut reno, 151..160, 30);
+    reno.on_congestion(&marked(151, 160));
+    let ssthresh = reno.metrics().ssthresh;
+    reno.on_spurious(&spurious(151));
+    assert_eq!(reno.metrics().ssthresh, ssthresh);
+}
+
+#[test]
+fn eight_reductions_are_remembered_and_a_ninth_forgets_the_first() {
+    for (events, undone) in [(8, true), (9, false)] {
+        let mut reno = in_avoidance(newreno());
+        for event in 1..=events {
+            let first = 100 + event * 10;
+            send(&mut reno, first..first + 10, 0);
+            reno.on_congestion(&lost(first..first + 1, first + 10));
+        }
+        reno.on_spurious(&spurious(120));
+        assert_eq!(reno.metrics().spurious_events == 1, undone, "{events}");
+    }
 }
 
 #[test]

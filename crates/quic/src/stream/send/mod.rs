@@ -92,6 +92,10 @@ pub(super) struct SendHalf {
     /// The limit in the last STREAM_DATA_BLOCKED.
     pub(super) blocked_at: Option<u64>,
     reset: Option<u64>,
+    /// Offset up to which data is delivered although the stream was reset.
+    reliable: u64,
+    /// Whether RESET_STREAM_AT is acknowledged.
+    reset_acked: bool,
     stopped: Option<u64>,
     /// Whether the last write returned `Blocked`.
     pub(super) wants_write: bool,
@@ -110,6 +114,8 @@ impl SendHalf {
             max_data,
             blocked_at: None,
             reset: None,
+            reliable: 0,
+            reset_acked: false,
             stopped: None,
             wants_write: false,
             ticket: None,
@@ -192,7 +198,7 @@ impl SendHalf {
     /// Returns the number of unsent bytes within stream credit.
     #[inline]
     pub(super) fn ready(&self) -> u64 {
-        if !self.is_active() {
+        if !self.has_data() {
             return 0;
         }
         let paid = self.buffer.end().min(self.max_data);
@@ -259,6 +265,46 @@ impl SendHalf {
         true
     }
 
+    /// Resets the stream, but still delivers what was written before `reliable`
+    /// (draft-ietf-quic-reliable-stream-reset §5). Returns false if it was already finished.
+    pub(super) fn reset_at(&mut self, code: u64, reliable: u64) -> bool {
+        let reliable = reliable.min(self.buffer.end());
+        if reliable <= self.buffer.base() {
+            return self.reset(code);
+        }
+        if !self.is_active() {
+            return false;
+        }
+        self.step(SendTransition::Reset);
+        self.reset = Some(code);
+        self.reliable = reliable;
+        self.wants_write = false;
+        self.buffer.truncate(reliable);
+        true
+    }
+
+    /// Returns the offset before which data is delivered although the stream was reset.
+    pub(super) const fn reliable_size(&self) -> u64 {
+        self.reliable
+    }
+
+    /// Returns whether the frame that resets the stream can be sent: its final size has to cover
+    /// what is still delivered, for which there has to be credit.
+    pub(super) fn may_send_reset(&self) -> bool {
+        self.is_resetting() && self.buffer.sent() >= self.reliable
+    }
+
+    /// Returns whether the frame that resets the stream has to be sent again after a loss.
+    pub(super) const fn wants_reset(&self) -> bool {
+        matches!(self.state, SendState::ResetSent) && !self.reset_acked
+    }
+
+    /// Returns whether data is still delivered although the stream was reset.
+    #[inline]
+    fn is_delivering_after_reset(&self) -> bool {
+        self.state == SendState::ResetSent && self.buffer.base() < self.reliable
+    }
+
     /// Handles a STOP_SENDING frame (RFC 9000 §3.5): resets the stream with the peer's code. Returns
     /// false if it was already finished.
     pub(super) fn on_stop(&mut self, code: u64) -> bool {
@@ -278,6 +324,12 @@ impl SendHalf {
         }
     }
 
+    /// Returns whether there may be data to send.
+    #[inline]
+    fn has_data(&self) -> bool {
+        self.is_active() || self.is_delivering_after_reset()
+    }
+
     /// Returns whether RESET_STREAM is still to be acknowledged.
     pub(super) fn is_resetting(&self) -> bool {
         self.state == SendState::ResetSent
@@ -293,6 +345,9 @@ impl SendHalf {
     /// Records that a frame is sent, and returns whether it carries the FIN.
     pub(super) fn on_sent(&mut self, offset: u64, len: u64) -> bool {
         let fin = self.buffer.on_sent(offset, len);
+        if self.is_resetting() {
+            return false;
+        }
         self.step(if fin {
             SendTransition::Fin
         } else {
@@ -304,6 +359,10 @@ impl SendHalf {
     /// Returns whether this completed the stream.
     pub(super) fn on_acked(&mut self, offset: u64, len: u64, fin: bool) -> bool {
         if !self.is_active() {
+            if self.is_delivering_after_reset() {
+                self.buffer.on_acked(offset, len, false);
+                self.finish_reset();
+            }
             return false;
         }
         self.buffer.on_acked(offset, len, fin);
@@ -316,8 +375,15 @@ impl SendHalf {
 
     /// Called when RESET_STREAM is acknowledged.
     pub(super) fn on_reset_acked(&mut self) {
-        if self.state == SendState::ResetSent {
+        self.reset_acked |= self.is_resetting();
+        self.finish_reset();
+    }
+
+    /// Ends the stream once its reset and everything before the reliable offset is acknowledged.
+    fn finish_reset(&mut self) {
+        if self.is_resetting() && self.reset_acked && !self.is_delivering_after_reset() {
             self.step(SendTransition::ResetAcked);
+            self.buffer.discard();
         }
     }
 
@@ -330,6 +396,8 @@ impl SendHalf {
         if self.state == SendState::ResetSent {
             // The final size of what was never sent is zero.
             self.buffer = SendBuffer::new();
+            self.reliable = 0;
+            self.reset_acked = false;
         }
         self.buffer.unsend();
         self.max_data = 0;
@@ -344,7 +412,7 @@ impl SendHalf {
     /// Returns the state that the stream should have in the schedules.
     #[inline]
     pub(super) fn wanted_schedule(&self) -> ScheduleState {
-        if !self.is_active() {
+        if !self.has_data() {
             return ScheduleState::default();
         }
         let unsent = self.buffer.end() > self.buffer.sent();
@@ -364,113 +432,4 @@ impl SendHalf {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const BUDGET: u64 = 1 << 20;
-
-    /// Returns what is left with `room` free of a budget of [`BUDGET`].
-    fn shared(room: u64) -> WriteBudget {
-        WriteBudget {
-            room,
-            left: 64 * BUDGET,
-            private: MIN_STREAM_BUFFER,
-            quarter: BUDGET / 4,
-        }
-    }
-
-    #[test]
-    fn stream_without_credit_buffers_only_its_minimum() {
-        let mut half = SendHalf::new(0);
-        assert_eq!(half.writable_bytes(&shared(BUDGET)), MIN_STREAM_BUFFER);
-        half.write(&[0; MIN_STREAM_BUFFER as usize]);
-        assert_eq!(half.writable_bytes(&shared(BUDGET)), 0);
-        assert_eq!(half.charge(), 0);
-        assert!(half.wanted_schedule().stalled);
-        assert!(half.raise_max_data(100_000));
-        assert_eq!(half.charge(), MIN_STREAM_BUFFER);
-        assert_eq!(half.writable_bytes(&shared(BUDGET)), 100_000);
-        assert!(half.wanted_schedule().paid);
-    }
-
-    #[test]
-    fn data_acknowledged_ahead_of_loss_counts_at_least_half() {
-        let mut half = SendHalf::new(BUDGET);
-        half.write(&[0; 100_000]);
-        half.on_sent(0, 100_000);
-        assert_eq!(half.charge(), 100_000);
-        half.on_acked(70_000, 30_000, false);
-        assert_eq!(half.charge(), 70_000);
-        half.on_acked(1_000, 69_000, false);
-        assert_eq!(half.charge(), 50_000, "held for one kilobyte");
-        half.on_acked(0, 1_000, false);
-        assert_eq!(half.charge(), 0);
-    }
-
-    #[test]
-    fn progress_counts_data_acknowledged_behind_loss() {
-        let mut half = SendHalf::new(60);
-        half.write(&[0; 100]);
-        half.on_sent(0, 50);
-        assert!(!half.progress().is_stalled());
-        half.on_sent(50, 10);
-        half.on_acked(0, 10, false);
-        half.on_acked(20, 20, false);
-        let progress = half.progress();
-        assert_eq!((progress.acked, progress.sent), (30, 60));
-        assert_eq!((progress.written, progress.limit), (100, 60));
-        assert!(progress.is_stalled());
-        half.raise_max_data(61);
-        assert!(!half.progress().is_stalled());
-    }
-
-    #[test]
-    fn full_send_budget_leaves_every_stream_its_minimum() {
-        let mut half = SendHalf::new(BUDGET);
-        assert_eq!(half.writable_bytes(&shared(0)), MIN_STREAM_BUFFER);
-        half.write(&[0; 10_000]);
-        assert_eq!(half.writable_bytes(&shared(0)), MIN_STREAM_BUFFER - 10_000);
-        assert!(!half.is_worth_writing(&shared(0)));
-        half.on_sent(0, 10_000);
-        half.on_acked(0, 2_000, false);
-        assert!(half.is_worth_writing(&shared(0)));
-    }
-
-    #[test]
-    fn writable_event_is_sent_when_a_quarter_of_budget_is_free() {
-        let mut half = SendHalf::new(4 * BUDGET);
-        half.write(&vec![0; BUDGET as usize]);
-        assert!(!half.is_worth_writing(&shared(BUDGET / 4 - 1)));
-        assert!(half.is_worth_writing(&shared(BUDGET / 4)));
-    }
-
-    #[test]
-    fn stop_sending_resets_stream_with_peers_code() {
-        let mut half = SendHalf::new(BUDGET);
-        half.write(b"abc");
-        half.on_sent(0, 2);
-        assert!(half.on_stop(9));
-        assert!(!half.on_stop(9));
-        assert_eq!(half.state(), SendState::ResetSent);
-        assert_eq!((half.reset_code(), half.final_size()), (Some(9), 2));
-        assert_eq!(half.check_writable(), Err(WriteError::Stopped(9)));
-        assert_eq!(half.wanted_schedule(), ScheduleState::default());
-        assert!(!half.on_acked(0, 2, false));
-        half.on_reset_acked();
-        assert!(half.state().is_terminal());
-    }
-
-    #[test]
-    fn stream_of_rejected_0rtt_starts_over() {
-        let mut half = SendHalf::new(10);
-        half.write(b"abc");
-        half.buffer.finish();
-        assert!(half.on_sent(0, 3));
-        half.on_rejected();
-        assert_eq!(half.state(), SendState::Ready);
-        assert!(half.wanted_schedule().stalled);
-        half.raise_max_data(2);
-        assert_eq!(half.next_paid(), Span::new(0, 2));
-        assert!(!half.on_sent(0, 2));
-    }
-}
+mod tests;

@@ -6,6 +6,9 @@
 //! a quantum (`QUANTUM_NANOS`) its tasks are polled at once. Beyond it they wait until it is the
 //! connection's turn: deficit round robin, as on the event loop (`shard::scheduler`).
 //!
+//! A connection that has used little lately is not delayed at all: a download now and then, in
+//! pieces of which each is a turn, would wait for a round of those that never end after every few.
+//!
 //! A connection that is alone waits for its turn too, but only until the runtime has
 //! polled what else is ready.
 //!
@@ -24,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
+use clearway_quic::Instant;
 use pin_project_lite::pin_project;
 
 use crate::shard::{Clock, MAX_OWED, QUANTUM_NANOS};
@@ -31,6 +35,17 @@ use crate::shard::{Clock, MAX_OWED, QUANTUM_NANOS};
 /// Connections that are passed over, because they still owe, before the runtime gets to do
 /// something else.
 const MOST_PASSED: usize = 64;
+
+/// Most nanoseconds that the tasks of a connection have used lately if it is not delayed: a
+/// hundredth of the time. It is enough to hand out a file of several MiB now and then.
+const LITTLE: u32 = 4_000_000;
+
+/// The time after which what was used lately counts half, as a power of two of nanoseconds: 268 ms.
+const EPOCH_BITS: u32 = 28;
+
+/// What a new connection counts as having used lately: it is not delayed once it has existed for a
+/// while. Whoever ends each connection for a new one would never be delayed otherwise.
+const NEW: u32 = 4 * LITTLE;
 
 /// The turns of the connections whose tasks one runtime polls.
 #[derive(Debug)]
@@ -57,6 +72,8 @@ pub(super) struct Account {
     turns: Arc<Turns>,
     /// [`Owed`], packed.
     owed: AtomicU64,
+    /// What was used lately: an [`Owed`] of an epoch instead of a round.
+    recent: AtomicU64,
     /// Whether it is in the queue, which it is as long as a task waits.
     queued: AtomicBool,
     waiting: Mutex<Waiting>,
@@ -121,6 +138,18 @@ impl Owed {
             round,
         }
     }
+
+    /// What is left of it in a later epoch, if it is counted by epochs.
+    fn in_epoch(self, epoch: u32) -> Self {
+        let epochs = epoch.wrapping_sub(self.round);
+        if epochs > u32::MAX / 2 {
+            return self;
+        }
+        Self {
+            nanos: self.nanos.checked_shr(epochs).unwrap_or(0),
+            round: epoch,
+        }
+    }
 }
 
 impl Turns {
@@ -130,6 +159,11 @@ impl Turns {
             round: AtomicU32::new(0),
             queue: Mutex::default(),
         })
+    }
+
+    /// The number of the epoch.
+    fn epoch(&self) -> u32 {
+        (self.clock.now().as_nanos() >> EPOCH_BITS) as u32
     }
 
     /// Begins the turns of `count` connections. False if none waits.
@@ -159,7 +193,7 @@ impl Turns {
             if !account.is_awaited() {
                 continue;
             }
-            let due = account.has_quantum().then(|| account.clone());
+            let due = account.may_go_on().then(|| account.clone());
             // Its first task is about to be woken. Others may not be reached in this turn.
             queue.waiting.push_back(account);
             if let Some(account) = due {
@@ -199,8 +233,13 @@ enum Next {
 impl Account {
     pub(super) fn new(turns: Arc<Turns>) -> Arc<Self> {
         let round = turns.round.load(Ordering::Relaxed);
+        let recent = Owed {
+            nanos: NEW,
+            round: turns.epoch(),
+        };
         Arc::new(Self {
             owed: AtomicU64::new(Owed { nanos: 0, round }.pack()),
+            recent: AtomicU64::new(recent.pack()),
             turns,
             queued: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -216,8 +255,20 @@ impl Account {
         self.owed().nanos < QUANTUM_NANOS
     }
 
-    /// A task has used so much time.
-    fn charge(&self, time: Duration) {
+    /// Whether a task may be polled now: the connection has not used its quantum, or has used little
+    /// lately.
+    fn may_go_on(&self) -> bool {
+        self.has_quantum() || self.has_used_little()
+    }
+
+    fn has_used_little(&self) -> bool {
+        let recent = Owed::unpack(self.recent.load(Ordering::Relaxed));
+        recent.in_epoch(self.turns.epoch()).nanos <= LITTLE
+    }
+
+    /// A task has used so much time, until `now`.
+    fn charge(&self, time: Duration, now: Instant) {
+        let epoch = (now.as_nanos() >> EPOCH_BITS) as u32;
         let used = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
         let used = used.min(QUANTUM_NANOS);
         let round = self.turns.round.load(Ordering::Relaxed);
@@ -229,11 +280,19 @@ impl Account {
         let _ = self
             .owed
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, charged);
+        let counted = |packed| {
+            let Owed { nanos, round } = Owed::unpack(packed).in_epoch(epoch);
+            let nanos = nanos.saturating_add(used);
+            Some(Owed { nanos, round }.pack())
+        };
+        let _ = self
+            .recent
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, counted);
     }
 
     /// Ready when the task may use time. `ticket` is the task's own, `None` unless it waits.
     fn poll_turn(self: &Arc<Self>, ticket: &mut Option<u32>, cx: &Context<'_>) -> Poll<()> {
-        let may_go_first = ticket.is_none() && self.has_quantum();
+        let may_go_first = ticket.is_none() && self.may_go_on();
         if may_go_first && !self.queued.load(Ordering::Relaxed) {
             return Poll::Ready(());
         }
@@ -268,9 +327,10 @@ impl Account {
         let clock = &self.turns.clock;
         let begun = clock.now();
         let result = work();
-        self.charge(clock.now().saturating_since(begun));
+        let ended = clock.now();
+        self.charge(ended.saturating_since(begun), ended);
         // What waits behind it continues the turn.
-        if self.queued.load(Ordering::Relaxed) && self.has_quantum() {
+        if self.queued.load(Ordering::Relaxed) && self.may_go_on() {
             self.wake_one();
         }
         result
@@ -368,169 +428,4 @@ impl<F: Future> Future for InTurn<F> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use clearway_quic::Instant as Virtual;
-
-    use super::*;
-
-    /// What each poll takes.
-    const POLL: Duration = Duration::from_micros(30);
-
-    const POLLS: usize = (QUANTUM_NANOS as u128 / POLL.as_nanos()) as usize;
-
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap()
-    }
-
-    fn turns() -> Arc<Turns> {
-        Clock::set(Virtual::ZERO);
-        Clock::set_step(POLL);
-        Turns::new(Clock::manual())
-    }
-
-    /// A task that wants to be polled again at once, and counts how often it was.
-    async fn busy(polls: Arc<AtomicUsize>, times: usize) {
-        for _ in 0..times {
-            polls.fetch_add(1, Ordering::Relaxed);
-            let mut again = true;
-            poll_fn(|cx| {
-                if mem::take(&mut again) {
-                    cx.waker().wake_by_ref();
-                    return Poll::Pending;
-                }
-                Poll::Ready(())
-            })
-            .await;
-        }
-    }
-
-    fn spawn(account: &Arc<Account>, tasks: usize, times: usize) -> Arc<AtomicUsize> {
-        let polls = Arc::new(AtomicUsize::new(0));
-        for _ in 0..tasks {
-            tokio::spawn(InTurn::new(account.clone(), busy(polls.clone(), times)));
-        }
-        polls
-    }
-
-    #[test]
-    fn single_request_does_not_wait_for_a_hundred_of_another_connection() {
-        runtime().block_on(async {
-            let turns = turns();
-            let crowd = spawn(&Account::new(turns.clone()), 100, 1_000);
-            let newcomer = Account::new(turns);
-            let answered = tokio::spawn(InTurn::new(newcomer, async {}));
-            answered.await.unwrap();
-            let polls = crowd.load(Ordering::Relaxed);
-            assert!((1..=POLLS).contains(&polls), "{polls} polls");
-        });
-    }
-
-    #[test]
-    fn connections_get_equal_time_however_many_tasks_they_have() {
-        runtime().block_on(async {
-            let turns = turns();
-            let many = spawn(&Account::new(turns.clone()), 100, 1_000);
-            let few = spawn(&Account::new(turns.clone()), 2, 100_000);
-            let one = spawn(&Account::new(turns), 1, 100_000);
-            for _ in 0..1_000_000 {
-                if one.load(Ordering::Relaxed) >= 5_000 {
-                    break;
-                }
-                tokio::task::yield_now().await;
-            }
-            let polls = one.load(Ordering::Relaxed);
-            assert!(polls >= 5_000, "{polls} polls");
-            for other in [many, few] {
-                let polls = other.load(Ordering::Relaxed);
-                assert!(polls.abs_diff(5_000) <= 2 * POLLS, "{polls} polls");
-            }
-        });
-    }
-
-    #[test]
-    fn every_task_ends_however_much_it_uses() {
-        for workers in [1, 2] {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(workers)
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                // Real time: what a poll takes does not matter here.
-                let turns = Turns::new(Clock::start());
-                let mut tasks = tokio::task::JoinSet::new();
-                for _ in 0..20 {
-                    let account = Account::new(turns.clone());
-                    for _ in 0..20 {
-                        let work = async {
-                            for _ in 0..20 {
-                                std::hint::black_box((0..5_000_u64).map(|n| n ^ 5).sum::<u64>());
-                                tokio::task::yield_now().await;
-                            }
-                        };
-                        tasks.spawn(InTurn::new(account.clone(), work));
-                    }
-                }
-                tasks.join_all().await;
-                // The task that gives out turns may still be finding out that nobody waits.
-                let is_empty = || lock(&turns.queue).waiting.is_empty();
-                for _ in 0..100_000 {
-                    if is_empty() {
-                        break;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                assert!(is_empty());
-            });
-        }
-    }
-
-    #[test]
-    fn tasks_do_not_wait_for_a_runtime_that_has_ended() {
-        let turns = turns();
-        let account = Account::new(turns.clone());
-        let ended = runtime();
-        // It ends with a task that gives out turns, and never will.
-        ended.block_on(async {
-            let _ = spawn(&account, 2, 2 * POLLS);
-            for _ in 0..1_000 {
-                tokio::task::yield_now().await;
-                if !lock(&turns.queue).waiting.is_empty() {
-                    return;
-                }
-            }
-            panic!("no connection waits");
-        });
-        let runtime = runtime();
-        let waiting = runtime.spawn(InTurn::new(account.clone(), async {}));
-        runtime.block_on(tokio::task::yield_now());
-        assert!(!waiting.is_finished());
-        drop(ended);
-        for _ in 0..1_000 {
-            runtime.block_on(tokio::task::yield_now());
-        }
-        assert!(waiting.is_finished());
-    }
-
-    #[test]
-    fn debt_is_paid_by_rounds_and_bounded() {
-        let turns = turns();
-        let account = Account::new(turns.clone());
-        account.charge(POLL);
-        assert!(account.has_quantum());
-        for _ in 0..100 {
-            account.charge(Duration::from_secs(100));
-        }
-        for _ in 0..8 {
-            assert!(!account.has_quantum());
-            turns.round.fetch_add(1, Ordering::Relaxed);
-        }
-        assert!(account.has_quantum());
-        // A thread that has not seen the last round yet pays nothing back.
-        let owed = account.owed();
-        assert_eq!(owed.in_round(owed.round.wrapping_sub(1)), owed);
-    }
-}
+mod tests;

@@ -73,6 +73,8 @@ pub(super) struct RecvHalf {
     final_size: Option<u64>,
     /// The peer's error code, if it has reset the stream.
     reset: Option<u64>,
+    /// Offset from which on nothing is delivered, because of a reset.
+    reliable: u64,
     /// Our error code, if the application has stopped the stream.
     stopped: Option<u64>,
     /// Whether the last read returned `Blocked`, or there was none.
@@ -95,6 +97,7 @@ impl RecvHalf {
             highest: 0,
             final_size: None,
             reset: None,
+            reliable: u64::MAX,
             stopped: None,
             wants_read: true,
             urgent_credit: false,
@@ -128,6 +131,11 @@ impl RecvHalf {
         }
     }
 
+    /// Returns the highest offset received, or the final size.
+    pub(super) const fn highest(&self) -> u64 {
+        self.highest
+    }
+
     pub(super) const fn stop_code(&self) -> Option<u64> {
         self.stopped
     }
@@ -159,6 +167,7 @@ impl RecvHalf {
         if self.stopped.is_some() {
             return Ok(self.drop_data(raised));
         }
+        let data = self.reliable_part(offset, data);
         let before = self.assembler.contiguous();
         // Unused room only helps later data.
         let spare = if fin { 0 } else { spare };
@@ -170,15 +179,16 @@ impl RecvHalf {
             "bytes kept, bytes said to be new"
         );
         let arrived = self.assembler.contiguous();
-        let complete = self.final_size == Some(arrived);
+        let complete = self.final_size == Some(arrived) && self.reset.is_none();
         if complete {
             self.step(RecvTransition::Complete);
         }
+        let reset = self.finish_reset();
         Ok(Received {
             raised,
             fresh: fresh as u64,
             discarded: 0,
-            readable: self.wake(arrived > before || complete),
+            readable: self.wake(arrived > before || complete) || reset,
         })
     }
 
@@ -189,29 +199,89 @@ impl RecvHalf {
         final_size: u64,
         credit: u64,
     ) -> Result<Received, TransportError> {
+        self.on_reset_at(code, final_size, 0, credit)
+    }
+
+    /// Handles a RESET_STREAM_AT frame: what lies before `reliable` is still delivered. Of several
+    /// such frames the smallest offset counts.
+    pub(super) fn on_reset_at(
+        &mut self,
+        code: u64,
+        final_size: u64,
+        reliable: u64,
+        credit: u64,
+    ) -> Result<Received, TransportError> {
         self.check_final_size(final_size, true)?;
         let raised = self.check_credit(final_size, credit)?;
         if !self.state.is_receiving() {
             return Ok(Received::default());
         }
+        if self.reset.is_some_and(|before| before != code) {
+            let reason = "the error code of a reset changed";
+            return Err(TransportError::new(Code::STREAM_STATE_ERROR, reason));
+        }
         self.highest = self.highest.max(final_size);
         self.final_size = Some(final_size);
         self.reset = Some(code);
-        self.step(RecvTransition::Reset);
-        self.assembler.discard();
-        let discarded = self.consume_rest();
-        if self.stopped.is_some() {
+        self.reliable = match self.stopped {
+            Some(_) => 0,
+            None => self.reliable.min(reliable),
+        };
+        self.step(RecvTransition::Fin);
+        let discarded = self.consume_unreliable();
+        let ended = self.finish_reset();
+        if ended && self.stopped.is_some() {
             self.step(RecvTransition::Told);
         }
-        // Also reported if data before it is unread: the application can stop its work for a peer
-        // that has given up.
-        self.wants_read = false;
         Ok(Received {
             raised,
             fresh: 0,
             discarded,
-            readable: self.stopped.is_none(),
+            readable: ended && self.stopped.is_none(),
         })
+    }
+
+    /// Ends the receiving of a stream that was reset, once everything before the reliable offset
+    /// has arrived. Returns whether it did.
+    fn finish_reset(&mut self) -> bool {
+        let arrived = self.assembler.contiguous() >= self.reliable;
+        if self.reset.is_none() || !arrived || !self.state.is_receiving() {
+            return false;
+        }
+        self.step(RecvTransition::Reset);
+        self.drop_unreliable();
+        // Also reported if data before it is unread: the application can stop its work for a peer
+        // that has given up.
+        self.wants_read = false;
+        true
+    }
+
+    /// Drops what lies behind the reliable offset, once everything before it was read.
+    fn drop_unreliable(&mut self) {
+        if self.state == RecvState::ResetRecvd && self.assembler.offset() >= self.reliable {
+            self.assembler.discard();
+        }
+    }
+
+    /// Returns the part of data that is delivered although the stream was reset.
+    fn reliable_part<'a>(&self, offset: u64, data: &'a [u8]) -> &'a [u8] {
+        let len = usize::try_from(self.reliable.saturating_sub(offset)).unwrap_or(usize::MAX);
+        data.get(..len).unwrap_or(data)
+    }
+
+    /// Returns how many of `max` bytes may be read before the reliable offset.
+    fn readable_part(&self, max: usize) -> usize {
+        let left = self.reliable.saturating_sub(self.assembler.offset());
+        max.min(usize::try_from(left).unwrap_or(usize::MAX))
+    }
+
+    /// Counts what will not be read because of a reset as consumed, and returns how much that adds.
+    fn consume_unreliable(&mut self) -> u64 {
+        let unread = self.reliable.saturating_sub(self.assembler.offset());
+        let counted = self.window.consumed().saturating_add(unread);
+        let rest = self.highest.saturating_sub(counted);
+        self.window.consume(rest);
+        rest
     }
 
     /// Stops reading. Returns the number of bytes that count as consumed by this, or `None` if the
@@ -223,6 +293,11 @@ impl RecvHalf {
         self.stopped = Some(code);
         self.assembler.discard();
         match self.state {
+            // Nobody reads what is still missing before the reliable offset.
+            RecvState::SizeKnown if self.reset.is_some() => {
+                self.step(RecvTransition::Reset);
+                self.step(RecvTransition::Told);
+            }
             RecvState::Recv | RecvState::SizeKnown => {}
             RecvState::DataRecvd | RecvState::ResetRecvd => self.step(RecvTransition::Told),
             RecvState::DataRead | RecvState::ResetRead => {}
@@ -250,11 +325,13 @@ impl RecvHalf {
 
     pub(super) fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>, ReadError> {
         self.check_readable()?;
-        let len = self.assembler.read(out);
+        let room = self.readable_part(out.len());
+        let len = self.assembler.read(out.get_mut(..room).unwrap_or_default());
         if len == 0 && !out.is_empty() {
             return self.read_nothing().map(|()| None);
         }
         self.window.consume(len as u64);
+        self.drop_unreliable();
         Ok(Some(len))
     }
 
@@ -263,10 +340,11 @@ impl RecvHalf {
         if max == 0 {
             return Ok(Some(Bytes::new()));
         }
-        let Some(chunk) = self.assembler.read_chunk(max) else {
+        let Some(chunk) = self.assembler.read_chunk(self.readable_part(max)) else {
             return self.read_nothing().map(|()| None);
         };
         self.window.consume(chunk.len() as u64);
+        self.drop_unreliable();
         Ok(Some(chunk))
     }
 
@@ -288,6 +366,7 @@ impl RecvHalf {
         match self.state {
             RecvState::Recv | RecvState::SizeKnown | RecvState::DataRecvd => Ok(()),
             RecvState::DataRead => Err(ReadError::Unknown),
+            RecvState::ResetRecvd if self.assembler.offset() < self.reliable => Ok(()),
             RecvState::ResetRecvd => {
                 self.step(RecvTransition::Told);
                 Err(ReadError::Reset(self.reset.unwrap_or(0)))
@@ -366,116 +445,4 @@ fn flow_control(reason: &'static str) -> TransportError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::time::Instant;
-
-    fn half() -> RecvHalf {
-        RecvHalf::new(Window::new(1_000, 10_000, Instant::ZERO))
-    }
-
-    fn code<T>(result: Result<T, TransportError>) -> Option<Code> {
-        result.err().map(|e| e.code)
-    }
-
-    #[test]
-    fn end_of_stream_is_read_once_after_all_data() {
-        let mut half = half();
-        let news = half.on_data(5, true, b"world", 100, 0).unwrap();
-        assert_eq!((news.raised, news.readable), (10, false));
-        assert_eq!(half.read_chunk(99), Err(ReadError::Blocked));
-        assert!(half.on_data(0, false, b"hello", 90, 0).unwrap().readable);
-        assert_eq!(half.state(), RecvState::DataRecvd);
-        let mut out = [0; 20];
-        assert_eq!(half.read(&mut out), Ok(Some(10)));
-        assert_eq!(&out[..10], b"helloworld");
-        assert_eq!(half.read(&mut out), Ok(None));
-        assert_eq!(half.state(), RecvState::DataRead);
-        assert_eq!(half.read(&mut out), Err(ReadError::Unknown));
-    }
-
-    #[test]
-    fn final_size_violations_are_errors() {
-        let wrong = Some(Code::FINAL_SIZE_ERROR);
-        let mut known = half();
-        known.on_data(0, true, b"abc", 100, 0).unwrap();
-        assert_eq!(code(known.on_data(3, false, b"d", 100, 0)), wrong);
-        assert_eq!(code(known.on_data(0, true, b"ab", 100, 0)), wrong);
-        assert_eq!(code(known.on_reset(0, 4, 100)), wrong);
-        assert_eq!(code(known.on_reset(0, 3, 100)), None);
-        let mut early = half();
-        early.on_data(10, false, b"abc", 100, 0).unwrap();
-        assert_eq!(code(early.on_data(0, true, b"abc", 100, 0)), wrong);
-        assert_eq!(code(early.on_reset(0, 12, 100)), wrong);
-    }
-
-    #[test]
-    fn flow_control_violations_are_errors() {
-        let over = Some(Code::FLOW_CONTROL_ERROR);
-        assert_eq!(code(half().on_data(0, false, &[0; 1_001], 5_000, 0)), over);
-        assert_eq!(code(half().on_data(0, false, &[0; 100], 99, 0)), over);
-        assert_eq!(code(half().on_data(0, false, &[0; 100], 100, 0)), None);
-        assert_eq!(
-            code(half().on_data(u64::MAX, false, &[0; 100], 99, 0)),
-            over
-        );
-        assert_eq!(code(half().on_data(VARINT_MAX, false, &[0], 99, 0)), over);
-        assert_eq!(code(half().on_reset(0, 1_001, 5_000)), over);
-        assert_eq!(code(half().on_reset(0, 900, 899)), over);
-    }
-
-    #[test]
-    fn unread_data_of_reset_stream_returns_credit() {
-        let mut half = half();
-        half.on_data(0, false, &[0; 100], 500, 0).unwrap();
-        assert_eq!(half.read(&mut [0; 30]), Ok(Some(30)));
-        let news = half.on_reset(7, 400, 500).unwrap();
-        assert_eq!((news.raised, news.discarded), (300, 370));
-        assert_eq!(half.read_chunk(9), Err(ReadError::Reset(7)));
-        assert!(half.state().is_terminal());
-        assert_eq!(half.usage().memory, 0);
-    }
-
-    #[test]
-    fn reset_with_unread_data_is_reported() {
-        let mut half = half();
-        assert!(
-            half.on_data(0, false, b"unread", 99, usize::MAX)
-                .unwrap()
-                .readable
-        );
-        assert!(half.on_reset(7, 6, 99).unwrap().readable);
-        assert!(!half.on_reset(7, 6, 99).unwrap().readable, "told once");
-        assert_eq!(half.read_chunk(0), Err(ReadError::Reset(7)));
-        let mut stopped = RecvHalf::new(Window::new(1_000, 10_000, Instant::ZERO));
-        stopped.stop(3);
-        assert!(!stopped.on_reset(7, 0, 99).unwrap().readable);
-    }
-
-    #[test]
-    fn stopped_stream_discards_data_and_counts_credit() {
-        let mut half = half();
-        half.on_data(0, false, &[0; 100], 500, 0).unwrap();
-        assert_eq!(half.stop(3), Some(100));
-        assert_eq!(half.stop(3), None);
-        assert!(half.wants_stop());
-        let news = half.on_data(100, false, &[0; 50], 400, 0).unwrap();
-        assert_eq!((news.raised, news.discarded), (50, 50));
-        assert_eq!(half.read_chunk(9), Err(ReadError::Unknown));
-        half.on_data(150, true, &[], 400, 0).unwrap();
-        assert_eq!(half.state(), RecvState::DataRead);
-        assert!(!half.wants_stop());
-    }
-
-    #[test]
-    fn readable_event_is_sent_once_until_read_blocks() {
-        let mut half = half();
-        assert!(half.on_data(0, false, b"a", 9, 0).unwrap().readable);
-        assert!(!half.on_data(1, false, b"b", 9, 0).unwrap().readable);
-        assert_eq!(half.read(&mut [0; 9]), Ok(Some(2)));
-        assert!(!half.on_data(2, false, b"c", 9, 0).unwrap().readable);
-        assert_eq!(half.read(&mut [0; 9]), Ok(Some(1)));
-        assert_eq!(half.read(&mut [0; 9]), Err(ReadError::Blocked));
-        assert!(half.on_data(3, true, b"", 9, 0).unwrap().readable);
-    }
-}
+mod tests;

@@ -1,0 +1,96 @@
+//! quinn as a server.
+
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+use anyhow::Result;
+use bytes::Bytes;
+use contract::runner::{Environment, page, requested_path};
+use h3::server::RequestStream;
+use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
+
+use crate::{tls, transport};
+
+/// Longest request of HTTP/0.9 in bytes.
+const MAX_REQUEST: usize = 4096;
+
+/// Serves until killed.
+pub(crate) async fn run(environment: &Environment) -> Result<()> {
+    let mut config = ServerConfig::with_crypto(Arc::new(tls::server(environment)?));
+    config.transport_config(transport()?);
+    let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), environment.port);
+    let endpoint = Endpoint::server(config, address)?;
+    println!("listening on {}", endpoint.local_addr()?);
+    let http3 = environment.test_case == "http3";
+    while let Some(incoming) = endpoint.accept().await {
+        if environment.test_case == "retry" && !incoming.remote_address_validated() {
+            // It fails for validated addresses only.
+            let _ = incoming.retry();
+            continue;
+        }
+        let environment = environment.clone();
+        tokio::spawn(async move {
+            let connecting = incoming.accept()?;
+            let connection = match connecting.into_0rtt() {
+                Ok((connection, _)) => connection,
+                Err(connecting) => connecting.await?,
+            };
+            if http3 {
+                serve_http3(environment, connection).await
+            } else {
+                serve_hq(environment, connection).await
+            }
+        });
+    }
+    Ok(())
+}
+
+async fn serve_hq(environment: Environment, connection: Connection) -> Result<()> {
+    loop {
+        let (send, receive) = connection.accept_bi().await?;
+        let environment = environment.clone();
+        tokio::spawn(async move { answer(&environment, send, receive).await });
+    }
+}
+
+async fn answer(
+    environment: &Environment,
+    mut send: SendStream,
+    mut receive: RecvStream,
+) -> Result<()> {
+    let request = receive.read_to_end(MAX_REQUEST).await?;
+    match requested_path(&request).and_then(|path| environment.page(path)) {
+        Some(content) => {
+            send.write_all(&content).await?;
+            send.finish()?;
+        }
+        None => send.reset(1_u8.into())?,
+    }
+    // The stream is dropped only when all of it has arrived.
+    let _ = send.stopped().await;
+    Ok(())
+}
+
+async fn serve_http3(environment: Environment, connection: Connection) -> Result<()> {
+    let transport = h3_quinn::Connection::new(connection);
+    let mut http = h3::server::builder().build::<_, Bytes>(transport).await?;
+    while let Some(resolver) = http.accept().await? {
+        let www = environment.www.clone();
+        tokio::spawn(async move {
+            let (request, mut stream): (_, RequestStream<_, Bytes>) =
+                resolver.resolve_request().await?;
+            let content = page(&www, request.uri().path());
+            let status = if content.is_some() { 200 } else { 404 };
+            let response = http::Response::builder().status(status).body(())?;
+            stream.send_response(response).await?;
+            if let Some(content) = content {
+                stream.send_data(content.into()).await?;
+            }
+            stream.finish().await?;
+            anyhow::Ok(())
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,265 @@
+//! The programs that keep the runner's contract, and their directories.
+
+use std::{
+    fs::{self, File},
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use clearway_trace::capture::KeyLog;
+use tempfile::TempDir;
+
+/// The exit code for a test that an endpoint does not support.
+const UNSUPPORTED: i32 = 127;
+
+/// How long a server may take to answer the first probe.
+const START: Duration = Duration::from_secs(10);
+
+/// How often a running client is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A packet of an unknown version with empty connection IDs, which a server answers with Version
+/// Negotiation: the public runner's check that a server is up.
+const PROBE_LEN: usize = 1207;
+
+/// A program that keeps the contract.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) name: String,
+    program: PathBuf,
+    /// Whether it speaks HTTP/3 only.
+    pub(crate) only_http3: bool,
+}
+
+/// Parses `NAME=PROGRAM` of an endpoint without HTTP/0.9.
+pub(crate) fn parse_http3(text: &str) -> Result<Endpoint, String> {
+    let endpoint = parse(text)?;
+    Ok(Endpoint {
+        only_http3: true,
+        ..endpoint
+    })
+}
+
+/// Parses `NAME=PROGRAM`.
+pub(crate) fn parse(text: &str) -> Result<Endpoint, String> {
+    match text.split_once('=') {
+        Some((name, program)) if !name.is_empty() => Ok(Endpoint::new(name, program)),
+        _ => Err(format!("invalid endpoint {text:?}: expected NAME=PROGRAM")),
+    }
+}
+
+impl Endpoint {
+    pub(crate) fn new(name: &str, program: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.to_owned(),
+            program: program.into(),
+            only_http3: false,
+        }
+    }
+
+    fn command(&self, role: &str, test: &str, mounts: &Mounts, extra: &Extra) -> Result<Command> {
+        let log = File::create(mounts.path(&format!("{role}.log")))?;
+        let mut command = Command::new(&self.program);
+        command
+            .env("ROLE", role)
+            .env("TESTCASE", test)
+            .env("WWW", mounts.path("www"))
+            .env("DOWNLOADS", mounts.path("downloads"))
+            .env("CERTS", mounts.path("certs"))
+            .env("SSLKEYLOGFILE", mounts.path(&format!("{role}.keys")))
+            .env("QLOGDIR", mounts.path("qlog"))
+            .envs(extra.0.iter().cloned())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .stdin(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// Environment variables beside those that every endpoint gets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra(Vec<(&'static str, String)>);
+
+impl Extra {
+    pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.0.push((name, value.into()));
+    }
+}
+
+/// The directories that the runner mounts.
+pub(crate) struct Mounts(TempDir);
+
+impl Mounts {
+    /// Creates them with files of these names and sizes, and a certificate of `chain` links.
+    pub(crate) fn new(files: &[(String, usize)], chain: usize) -> Result<Self> {
+        let this = Self(tempfile::tempdir()?);
+        for name in ["www", "downloads", "certs", "qlog"] {
+            fs::create_dir(this.path(name))?;
+        }
+        for (name, size) in files {
+            // No period that a lost or repeated packet would hide in.
+            let content: Vec<u8> = (0..*size)
+                .map(|at| (at ^ at >> 8 ^ at >> 16) as u8)
+                .collect();
+            fs::write(this.path("www").join(name), content)?;
+        }
+        certify(&this.path("certs"), chain)?;
+        Ok(this)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Returns the first file that did not arrive as it is.
+    pub(crate) fn missing(&self, files: &[(String, usize)]) -> Option<String> {
+        let read = |folder: &str, name: &str| fs::read(self.path(folder).join(name)).ok();
+        let wrong = |name: &str| read("www", name) != read("downloads", name);
+        let (name, _) = files.iter().find(|(name, _)| wrong(name))?;
+        Some(name.clone())
+    }
+
+    /// Returns the secrets that the endpoints wrote down.
+    pub(crate) fn secrets(&self) -> KeyLog {
+        let read = |role: &str| fs::read(self.path(&format!("{role}.keys"))).unwrap_or_default();
+        let text = [read("client"), b"\n".to_vec(), read("server")].concat();
+        KeyLog::parse(&text).unwrap_or_default()
+    }
+
+    /// Copies the directories to `folder`, to look at what went wrong.
+    pub(crate) fn keep(self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder.parent().unwrap_or(folder))?;
+        let from = self.0.keep();
+        let status = Command::new("cp").arg("-r").arg(&from).arg(folder).status();
+        fs::remove_dir_all(&from)?;
+        status.context("copying the directories")?;
+        Ok(())
+    }
+}
+
+/// Writes a chain of `links` certificates and the key of the first one, in SEC1 form.
+fn certify(folder: &Path, links: usize) -> Result<()> {
+    let script = format!(
+        r#"set -e
+        cd "$1"
+        openssl ecparam -name prime256v1 -genkey -noout -out ca.key
+        openssl req -new -x509 -key ca.key -days 30 -subj "/CN=root" -out ca.pem
+        issuer=ca
+        chain=""
+        for link in $(seq {links} -1 1); do
+            name=link$link
+            openssl ecparam -name prime256v1 -genkey -noout -out $name.key
+            openssl req -new -key $name.key -subj "/CN=$name" -out $name.csr
+            if [ $link = 1 ]; then
+                echo "subjectAltName=DNS:server,DNS:localhost,IP:127.0.0.1,IP:127.0.0.2,IP:::1" > $name.ext
+            else
+                echo "basicConstraints=critical,CA:true" > $name.ext
+            fi
+            openssl x509 -req -in $name.csr -CA $issuer.pem -CAkey $issuer.key -CAcreateserial \
+                -days 30 -extfile $name.ext -out $name.pem
+            chain="$name.pem $chain"
+            issuer=$name
+        done
+        cat $chain > cert.pem
+        cp link1.key priv.key
+        "#
+    );
+    let output = Command::new("bash")
+        .args(["-c", &script, "certify"])
+        .arg(folder)
+        .output()
+        .context("running openssl")?;
+    if !output.status.success() {
+        bail!("openssl: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// A running server, killed when it is dropped.
+pub(crate) struct Server(Child);
+
+impl Server {
+    /// Starts a server; `None` if it does not support the test.
+    pub(crate) fn start(
+        endpoint: &Endpoint,
+        test: &str,
+        mounts: &Mounts,
+        port: u16,
+        extra: &Extra,
+    ) -> Result<Option<Self>> {
+        let mut command = endpoint.command("server", test, mounts, extra)?;
+        let child = command.env("PORT", port.to_string()).spawn();
+        let mut server = Self(child.with_context(|| format!("starting {}", endpoint.name))?);
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let mut probe = vec![0xc0, 0x57, 0x41, 0x49, 0x54, 0, 0];
+        probe.resize(PROBE_LEN, 0);
+        let begun = Instant::now();
+        while begun.elapsed() < START {
+            if let Some(status) = server.0.try_wait()? {
+                if status.code() == Some(UNSUPPORTED) {
+                    return Ok(None);
+                }
+                bail!("the server {} ended with {status}", endpoint.name);
+            }
+            // Until it listens, ICMP answers.
+            if socket.send_to(&probe, ("127.0.0.1", port)).is_ok()
+                && socket.recv_from(&mut [0; 1500]).is_ok()
+            {
+                return Ok(Some(server));
+            }
+        }
+        bail!(
+            "the server {} answered no probe in {START:?}",
+            endpoint.name
+        );
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How a client ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Well,
+    Unsupported,
+    Badly(String),
+}
+
+/// Runs a client, for at most `patience`.
+pub(crate) fn run_client(
+    endpoint: &Endpoint,
+    test: &str,
+    mounts: &Mounts,
+    extra: &Extra,
+    patience: Duration,
+) -> Result<Ended> {
+    let child = endpoint.command("client", test, mounts, extra)?.spawn();
+    let mut child = child.with_context(|| format!("starting {}", endpoint.name))?;
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(match status.code() {
+                Some(0) => Ended::Well,
+                Some(UNSUPPORTED) => Ended::Unsupported,
+                _ => Ended::Badly(format!("the client ended with {status}")),
+            });
+        }
+        if begun.elapsed() > patience {
+            child.kill()?;
+            child.wait()?;
+            return Ok(Ended::Badly(format!(
+                "the client was not done in {patience:?}"
+            )));
+        }
+        std::thread::sleep(POLL);
+    }
+}

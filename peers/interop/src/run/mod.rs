@@ -1,0 +1,139 @@
+//! `interop run`: the tests of the public QUIC interop runner without Docker. Endpoints keep its
+//! contract (environment variables, directories, exit codes), the network is a relay in this
+//! process with the lab's link models, and its recording is checked as the public runner checks
+//! its captures.
+
+mod capture;
+mod checks;
+mod decrypted;
+mod endpoint;
+mod network;
+mod report;
+mod test;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+
+use endpoint::Endpoint;
+use report::{Cell, Report};
+use test::{Outcome, Test};
+
+/// Options of `interop run`
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Run only this test; can be repeated
+    #[arg(long = "test")]
+    tests: Vec<String>,
+    /// Run only pairs of these endpoints; can be repeated
+    #[arg(long = "endpoint")]
+    endpoints: Vec<String>,
+    /// Also run the tests that take minutes
+    #[arg(long)]
+    all: bool,
+    /// How often each test is run; a cell passes if every run does
+    #[arg(long, default_value_t = 1)]
+    repetitions: u32,
+    /// Another endpoint: its name, and the program that keeps the runner's contract
+    #[arg(long = "with", value_name = "NAME=PROGRAM", value_parser = endpoint::parse)]
+    others: Vec<Endpoint>,
+    /// Another endpoint, without HTTP/0.9: all tests with it are run over HTTP/3
+    #[arg(long, value_name = "NAME=PROGRAM", value_parser = endpoint::parse_http3)]
+    with_http3: Vec<Endpoint>,
+    /// The congestion controller of Clearway's endpoints
+    #[arg(long)]
+    controller: Option<String>,
+    /// Replace the table between the markers of this Markdown file. Cells that are not run now
+    /// keep what they say there
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Replace the summary of that table between the markers of this Markdown file
+    #[arg(long, value_name = "FILE", requires = "markdown")]
+    summary: Option<PathBuf>,
+    /// Keep the directories of failed runs below this one
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+/// Runs the tests and prints the table as Markdown. Returns the number of failed cells.
+pub(crate) fn run(options: &Run) -> Result<usize> {
+    let ours = std::env::current_exe()?.with_file_name("interop-endpoint");
+    let mut endpoints = vec![Endpoint::new("clearway", ours)];
+    endpoints.extend(options.others.iter().chain(&options.with_http3).cloned());
+    let pairs = pairs(&endpoints, &options.endpoints);
+    let tests: Vec<&Test> = test::ALL
+        .iter()
+        .filter(|test| match &options.tests[..] {
+            [] => options.all || !test.slow,
+            names => names.iter().any(|name| name == test.name),
+        })
+        .collect();
+    ensure!(!tests.is_empty(), "no such test: {:?}", options.tests);
+    ensure!(
+        !pairs.is_empty(),
+        "no such endpoint: {:?}",
+        options.endpoints
+    );
+    let names = test::ALL.iter().map(|test| test.name);
+    let mut report = Report::new(names);
+    for (client, server) in &pairs {
+        report.add_pair(&client.name, &server.name);
+    }
+    for test in tests {
+        for (client, server) in &pairs {
+            let cell = repeated(test, client, server, options)?;
+            eprintln!(
+                "{} {} → {}: {}",
+                test.name, client.name, server.name, cell.last
+            );
+            report.set(test.name, (&client.name, &server.name), &cell);
+            if let Some(file) = &options.markdown {
+                let all = report.update(file)?;
+                if let Some(summary) = &options.summary {
+                    all.update_summary(summary)?;
+                }
+            }
+        }
+    }
+    print!("{}", report.markdown());
+    Ok(report.failed())
+}
+
+/// Clearway with itself, and with every other endpoint in both roles.
+fn pairs<'a>(endpoints: &'a [Endpoint], names: &[String]) -> Vec<(&'a Endpoint, &'a Endpoint)> {
+    let Some((ours, others)) = endpoints.split_first() else {
+        return Vec::new();
+    };
+    let mut pairs = vec![(ours, ours)];
+    pairs.extend(
+        others
+            .iter()
+            .flat_map(|other| [(ours, other), (other, ours)]),
+    );
+    let chosen = |endpoint: &Endpoint| names.contains(&endpoint.name);
+    pairs.retain(|(client, server)| names.is_empty() || chosen(client) && chosen(server));
+    pairs
+}
+
+/// Runs a test until it fails, at most as often as it was asked for, or as its median needs.
+fn repeated(test: &Test, client: &Endpoint, server: &Endpoint, options: &Run) -> Result<Cell> {
+    let runs = options.repetitions.max(test.measured_runs).max(1);
+    let mut measured = Vec::new();
+    let mut passed = 0;
+    for repetition in 0..runs {
+        let outcome = test.run(client, server, repetition.into(), options)?;
+        match outcome {
+            Outcome::Passed => {}
+            Outcome::Measured(kbit) => measured.push(kbit),
+            last @ (Outcome::Unsupported | Outcome::Failed(_)) => {
+                return Ok(Cell { last, passed });
+            }
+        }
+        passed += 1;
+    }
+    measured.sort_unstable();
+    let median = measured.get(measured.len() / 2);
+    let last = median.map_or(Outcome::Passed, |kbit| Outcome::Measured(*kbit));
+    Ok(Cell { last, passed })
+}
