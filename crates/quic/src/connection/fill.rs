@@ -66,6 +66,9 @@ impl PacketWriter<'_> {
         let lonely = w.written() > 0
             && self.frames.spaces.get_mut(draft.space).since_eliciting >= PING_AMONG_ACKS
             && !self.network.recovery.has_unacked(draft.space);
+        if probing && !draft.ack_eliciting {
+            self.repeat_crypto(draft, w);
+        }
         let state = self.frames.spaces.get_mut(draft.space);
         if !draft.ack_eliciting
             && (probing || lonely || (state.ping && permit.is_open()))
@@ -137,6 +140,17 @@ impl PacketWriter<'_> {
                 offset,
                 len: len as u16,
             });
+        }
+    }
+
+    /// Repeats handshake data in a probe that would hold a PING alone. If the first of two probes
+    /// is lost, the second still helps, and some servers refuse an Initial without CRYPTO
+    /// (RFC 9002 §6.2.4: preferably data).
+    fn repeat_crypto(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
+        let crypto = &mut self.frames.spaces.get_mut(draft.space).crypto;
+        if draft.kind != PacketKind::ZeroRtt && crypto.has_unacked() {
+            crypto.resend_all();
+            self.fill_crypto(draft, w);
         }
     }
 

@@ -1,7 +1,9 @@
-//! Thirty percent loss both ways: every handshake completes within two minutes.
+//! Handshakes of which parts are lost: with thirty percent loss both ways every one completes within
+//! two minutes.
 
 use std::time::Duration;
 
+use clearway_links::Direction;
 use clearway_testing::{Setup, World, path};
 
 /// Seeds run; `HANDSHAKES` changes it.
@@ -58,4 +60,21 @@ fn handshake_completes_under_30_percent_loss_both_ways() {
     // A server that wasted its 3x budget, or probed with what the client has,
     // takes tens of seconds in the median.
     assert!(at(500) < Duration::from_secs(3), "median {:?}", at(500));
+}
+
+/// Of what a client sends at first, everything is lost but the second of two probes, which has to
+/// carry the ClientHello as well then.
+#[test]
+fn second_probe_carries_client_hello_too() {
+    let mut world = World::new(Setup::new(), path("rate=10M delay=15ms queue=25", 1), 1);
+    let mut sent = 0;
+    world.filter = Some(Box::new(move |direction, _| {
+        sent += usize::from(direction == Direction::Up);
+        direction == Direction::Down || sent > 2
+    }));
+    world.connect();
+    // The second timeout would be after three times as long.
+    let timeout = Duration::from_secs(1);
+    let has_begun = |world: &mut World| !world.server.connections.is_empty();
+    assert!(world.run_until(timeout + Duration::from_millis(100), has_begun));
 }
