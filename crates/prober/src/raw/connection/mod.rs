@@ -12,7 +12,7 @@ use self::space::Space;
 use super::keys::Keyring;
 use super::tls::Tls;
 use crate::wire::hello::{self, HelloEdit};
-use crate::wire::packet::{self, Header, Level, Plain};
+use crate::wire::packet::{self, Level, Plain};
 use crate::wire::parameters::Parameters;
 use crate::wire::{put_prefixed, put_varint};
 
