@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clearway_links::Direction;
+use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots};
 use clearway_testing::{Setup, World, path};
 
 /// Seeds run; `HANDSHAKES` changes it.
@@ -66,15 +67,24 @@ fn handshake_completes_under_30_percent_loss_both_ways() {
 /// carry the ClientHello as well then.
 #[test]
 fn second_probe_carries_client_hello_too() {
-    let mut world = World::new(Setup::new(), path("rate=10M delay=15ms queue=25", 1), 1);
+    let mut setup = Setup::new();
+    let (certificate, _) = clearway_testing::identity();
+    let roots = Roots::from_pem(certificate.as_bytes()).expect("roots");
+    // A ClientHello of one datagram.
+    setup.client_crypto = ClientCrypto::new(roots)
+        .alpn(["test"])
+        .algorithms(Algorithms::default().x25519_only())
+        .build()
+        .expect("client settings");
+    let mut world = World::new(setup, path("rate=10M delay=15ms queue=25", 1), 1);
     let mut sent = 0;
     world.filter = Some(Box::new(move |direction, _| {
         sent += usize::from(direction == Direction::Up);
         direction == Direction::Down || sent > 2
     }));
     world.connect();
-    // The second timeout would be after three times as long.
-    let timeout = Duration::from_secs(1);
-    let has_begun = |world: &mut World| !world.server.connections.is_empty();
-    assert!(world.run_until(timeout + Duration::from_millis(100), has_begun));
+    // After two round trips. The next timeout would be two seconds later, since a server does not
+    // answer an Initial without a ClientHello.
+    let limit = Duration::from_millis(999 + 4 * 15 + 15);
+    assert!(world.run_until(limit, |world| world.client.connection().is_confirmed()));
 }
