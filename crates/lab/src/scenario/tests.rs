@@ -74,12 +74,12 @@ fn errors_give_position_and_remedy() {
         (
             "duration",
             "durration",
-            "mine.toml:3:1: unknown setting \"durration\"; did you mean duration? expected duration = \"60s\"",
+            "mine.toml:3:1: unknown setting \"durration\"; did you mean duration? Expected duration = \"60s\"",
         ),
         (
             "traffic =",
             "trafic =",
-            "mine.toml:10:1: unknown setting \"trafic\"; did you mean traffic? expected traffic = \"download\"",
+            "mine.toml:10:1: unknown setting \"trafic\"; did you mean traffic? Expected traffic = \"download\"",
         ),
         (
             "duration = \"10s\"",

@@ -230,7 +230,7 @@ impl Table {
             Some((name, span)) => source.error(
                 span,
                 format!("unknown setting {name:?}"),
-                format!("did you mean {key}? {help}"),
+                format!("did you mean {key}? Expected {key} = {example}"),
             ),
             None => {
                 let begin = self.span.start..self.span.start;
