@@ -31,6 +31,7 @@
 //! | ECN-CE once per round | `classic::marks_reduce_once_per_round` |
 //! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_exit_starts_avoidance_with_w_max_at_the_window` |
 //! | rate-limited increase | `classic::rate_limited_increase_matches_the_example_of_the_draft`, `newreno::growth_stops_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
+//! | window from before a long pause (RFC 7661) | all of `doubt`, `classic/tests/validation::loss_after_a_long_pause_responds_to_what_the_path_has_carried` |
 //! | minimum window 2 MDS, MDS follows PMTUD | `classic::minimum_window_follows_the_datagram_size`, `classic::initial_window_follows_the_datagram_size_before_feedback` |
 //! | probes pass the window and count in flight (RFC 9002 §7.5) | `tests/flight::probes_may_exceed_the_window_and_count_in_flight` |
 //! | reordering thresholds adapt | `tests/spurious::packet_threshold_grows_with_observed_reordering`, `tests/spurious::time_threshold_grows_with_late_acks` |
@@ -63,6 +64,7 @@
 //! | max_bw over 2 cycles, min_rtt over 10 s | all of `filters` |
 //! | ProbeRTT every 5 s, ≥ 200 ms and a round, max(0.5 BDP, 4) (§5.3.4) | all of `probe_rtt` |
 //! | restart from idle at exactly bw (§5.4) | `probe_rtt::restarting_from_idle_paces_at_exactly_bw` |
+//! | model from before a long pause | all of `pauses` |
 //! | extra_acked, quantisation budget, send quantum | `filters::extra_acked_is_the_excess_over_the_delivery_rate`, `formulas::quantization_budget_is_at_least_a_quantum_and_four_packets_with_two_more_in_up`, `formulas::send_quantum_is_a_millisecond_of_rate_from_two_packets_to_64_kib` |
 //! | Beta 0.7 once per loss round when not probing (§5.5.10.3) | `formulas::beta_applies_once_per_round_with_loss`, `formulas::loss_while_probing_leaves_the_short_term_model_unset` |
 //! | spurious undo (§5.5.11) | all of `spurious`, `formulas::undo_restores_the_state_of_its_event_only` |
@@ -76,6 +78,7 @@ mod carry;
 mod classic;
 mod cube;
 mod cubic;
+mod doubt;
 mod factory;
 mod fixed;
 mod flight;

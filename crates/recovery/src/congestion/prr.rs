@@ -34,6 +34,11 @@ impl Prr {
         }
     }
 
+    /// Returns the bytes delivered since the recovery period began.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
     /// Records bytes sent.
     pub(super) fn on_sent(&mut self, bytes: u64) {
         self.out = self.out.saturating_add(bytes);

@@ -42,6 +42,15 @@ impl MaxBwFilter {
         self.current = self.current.max(rate);
     }
 
+    /// Forgets both cycles for a rate that was measured now.
+    pub(super) fn replace(&mut self, rate: u64, now: Instant) {
+        *self = Self {
+            previous: 0,
+            current: rate,
+            since: now,
+        };
+    }
+
     /// AdvanceMaxBwFilter(): begins a new cycle. A cycle without a sample does not replace
     /// the previous one.
     pub(super) fn advance(&mut self) {

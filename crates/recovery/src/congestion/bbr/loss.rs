@@ -103,6 +103,7 @@ impl Bbr {
             self.update_marks(facts);
             return;
         }
+        self.judge_model_in_doubt(facts);
         if self.loss_round.loss_seen && !self.phase.is_probing() {
             self.adapt_lower_bounds();
         }

@@ -48,6 +48,8 @@
 //! - An RTT sample that met a queue of at most two datagrams postpones ProbeRTT like a
 //!   lower one, for ten seconds at most (see `filters`), and CRUISE has no pacing margin then (see `control`).
 //! - The pacing rate is at least one minimum window per second.
+//! - A model from before a long pause gives way to the first round with more than 2 % of loss
+//!   (see `restart`).
 //! - CE marks count as congestion (§3.6): like losses in the short-term model, and they
 //!   end a probe. Besides, a marked round reduces the bytes in flight by the share of marks,
 //!   and restarts the clock for coexistence with Reno (see `marks`).
@@ -84,6 +86,7 @@ use crate::controller::{
 use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
+use super::doubt::Doubt;
 use super::initial_window;
 use facts::Facts;
 use filters::{ExtraAcked, MaxBwFilter, MinRtt};
@@ -132,6 +135,8 @@ pub(super) struct Bbr {
     probe_rtt: ProbeRttState,
     /// BBR.idle_restart.
     idle_restart: bool,
+    /// Whether the model is from before a long pause (see `restart`).
+    doubt: Doubt,
 
     undo: Undo,
     /// Losses of packets before it belong to a congestion event that has begun
@@ -234,6 +239,7 @@ impl Bbr {
             },
             probe_rtt: ProbeRttState::default(),
             idle_restart: false,
+            doubt: Doubt::default(),
             undo: Undo::default(),
             boundary: 0,
             recovering: false,
@@ -294,6 +300,9 @@ impl Controller for Bbr {
         let recovered = self.recovering && ack.largest_index >= self.boundary;
         self.recovering &= !recovered;
         self.update_control_parameters(&facts, recovered);
+        if !self.is_limited_by_application(&facts) {
+            self.doubt.on_measured(facts.now);
+        }
     }
 
     fn on_lost(&mut self, lost: &LostPacket) {
@@ -310,8 +319,9 @@ impl Controller for Bbr {
         self.handle_spurious_loss_detection(event);
     }
 
-    fn on_limit(&mut self, limit: Limit, _now: Instant) {
+    fn on_limit(&mut self, limit: Limit, now: Instant) {
         self.rounds.set_application_limited(limit.is_application());
+        self.doubt.on_limit(limit, now);
     }
 
     fn restart_from_idle(&mut self, now: Instant) {

@@ -4,6 +4,7 @@
 #[cfg(feature = "specimens")]
 pub(super) mod specimens;
 mod undo;
+mod validation;
 
 use crate::controller::{
     Ack, Congestion, CongestionCause, Controller, Metrics, SendIndex, Sent, Spurious, State,
@@ -17,6 +18,7 @@ use super::prr::{Delivery, Prr};
 use super::window_adjustment::{Growth, WindowAdjustment};
 use super::{SlowStart, initial_window, min_window};
 use undo::{Undo, UndoLog};
+use validation::Validation;
 
 /// A controller whose window grows by a [`WindowAdjustment`] and is reduced once per
 /// congestion event.
@@ -39,6 +41,7 @@ pub(super) struct Classic<A: WindowAdjustment> {
     collapsed_before: SendIndex,
     largest_flight: LargestFlight,
     undo: UndoLog<A::Saved>,
+    validation: Validation,
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
@@ -62,6 +65,7 @@ impl<A: WindowAdjustment> Classic<A> {
             collapsed_before: 0,
             largest_flight: LargestFlight::new(window),
             undo: UndoLog::new(),
+            validation: Validation::default(),
             untouched: true,
             metrics: Metrics::default(),
         }
@@ -197,6 +201,9 @@ impl<A: WindowAdjustment> Classic<A> {
 
     /// Leaves recovery: a packet sent after entry was acknowledged.
     fn leave_recovery(&mut self, now: Instant) {
+        if let Some(prr) = self.recovery {
+            self.validate_window(prr.delivered());
+        }
         self.window = self.settled_window();
         self.recovery = None;
         self.adjustment.start_avoidance(self.window, self.mds, now);
@@ -289,6 +296,7 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
 
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.untouched = false;
+        self.validation.on_ack(ack, self.recovery.is_none());
         if self.recovery.is_none() {
             if self.in_slow_start() {
                 self.slow_start(ack);
@@ -344,6 +352,7 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
 
     fn on_limit(&mut self, limit: Limit, now: Instant) {
         self.adjustment.on_limit(limit, now);
+        self.validation.on_limit(limit, now);
     }
 
     /// The curve needs no change, because its clock was stopped. But the flight that PRR

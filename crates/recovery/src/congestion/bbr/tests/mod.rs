@@ -7,6 +7,7 @@ mod ecn;
 mod extremes;
 mod formulas;
 mod paths;
+mod pauses;
 mod probe_bw;
 mod probe_rtt;
 mod shared;

@@ -9,6 +9,7 @@ mod idle;
 mod internals;
 mod network;
 mod undo;
+mod validation;
 
 fn newreno() -> Classic<NewReno> {
     Classic::new(NewReno::default(), SlowStart::Standard, MDS)
