@@ -17,6 +17,16 @@ pub(crate) const MAX_TRAIN: u64 = 64 * 1024;
 /// Datagrams of the shortest train: one ACK acknowledges two (RFC 9000 §13.2.2).
 const MIN_TRAIN_DATAGRAMS: u64 = 2;
 
+/// Trains a second on a path with a queue that marks: of 250 µs
+/// (draft-briscoe-iccrg-prague-congestion-control).
+const MARKED_TRAINS: u64 = 4_000;
+
+/// Datagrams from which on a train stays as long as it is on a path that marks. Where a
+/// millisecond is that many, a flow is not held at its minimum by its own trains, and shorter ones
+/// cost more than they gave: ten flows on 1 Gbit/s had 93 % of it instead of 95 (NewReno), and
+/// shares of BBR flows differed more.
+const LONG_TRAIN_DATAGRAMS: u64 = 4;
+
 const BILLION: i128 = 1_000_000_000;
 
 /// Returns the length of the shortest train in bytes.
@@ -66,6 +76,22 @@ impl Pacing {
             (true, true) => train + slice,
         };
         Self { rate, train, depth }
+    }
+
+    /// Shortens short trains for a queue that marks: to 250 µs, and to one datagram where that
+    /// is less. A train of two whose second datagram waits for the first is marked by a queue
+    /// that marks earlier than that, whatever the window: it stays at its minimum for ever.
+    pub(crate) fn for_marking_queue(self, mds: u64) -> Self {
+        if self.train >= mds.saturating_mul(LONG_TRAIN_DATAGRAMS) {
+            return self;
+        }
+        let slice = self.rate / MARKED_TRAINS;
+        let train = self.train.min(slice.max(mds));
+        Self {
+            train,
+            depth: self.depth.min(train + slice),
+            ..self
+        }
     }
 }
 
@@ -229,6 +255,20 @@ mod tests {
                 let most = initial_window(mds).min(65_536);
                 assert_eq!(fresh, slice.clamp(2 * mds, most), "{rate} at {mds}");
             }
+        }
+    }
+
+    #[test]
+    fn marking_queue_shortens_trains_of_less_than_four_datagrams() {
+        for rate in [8_000, 1_250_000, 4_000_000] {
+            let short = pacing(rate, MDS, true, true).for_marking_queue(MDS);
+            assert_eq!(short.rate, rate);
+            assert_eq!(short.train, MDS, "{rate}");
+            assert!(short.depth < 2 * MDS, "no two at once: {short:?}");
+        }
+        for rate in [4_800_000, 12_500_000, 1 << 40] {
+            let plain = pacing(rate, MDS, true, true);
+            assert_eq!(plain.for_marking_queue(MDS), plain);
         }
     }
 

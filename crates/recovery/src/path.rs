@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::congestion::initial_window;
 use crate::controller::{
     AcksNeeded, Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious,
-    State,
+    State, WindowPolicy,
 };
 use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
@@ -26,6 +26,10 @@ use crate::window_used::WindowUsed;
 /// A path of a connection, numbered by the connection and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
+
+/// Queueing delay below which a queue that marks does so early: between the millisecond of an L4S
+/// queue (RFC 9332 §4), with a burst, and CoDel's five (RFC 8289 §4.3).
+const EARLY_MARK: Duration = Duration::from_millis(3);
 
 /// Whether packets that count in flight may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +93,8 @@ pub struct PathRecovery {
     grown: Option<SendIndex>,
     /// Whether that has happened.
     trusted: bool,
+    /// Whether the last CE mark came from a queue that marks early.
+    marked_early: bool,
 }
 
 impl PathRecovery {
@@ -124,6 +130,7 @@ impl PathRecovery {
             pacer: Pacer::new(mds, now),
             grown: None,
             trusted: false,
+            marked_early: false,
         }
     }
 
@@ -155,6 +162,7 @@ impl PathRecovery {
             pacer: self.pacer.clone(),
             grown: self.grown,
             trusted: self.trusted,
+            marked_early: self.marked_early,
         };
         if new.mds != self.mds {
             next.set_mds(new.mds);
@@ -466,6 +474,8 @@ impl PathRecovery {
 
     /// Records ECN-CE marks that the peer reports on packets up to `largest_index`.
     pub(crate) fn on_ecn_ce(&mut self, largest_index: SendIndex, increase: u64, now: Instant) {
+        let min = self.rtt.min().unwrap_or_default();
+        self.marked_early = self.rtt.latest() < min + EARLY_MARK;
         self.events.on_marked(largest_index, self.next_index);
         self.controller.on_congestion(&Congestion {
             now,
@@ -513,7 +523,13 @@ impl PathRecovery {
         let measured = self.rtt.has_sample();
         let trains = self.controller.trains_per_second();
         let rate = self.pacing_rate();
-        let pacing = Pacing::new(trains, rate, self.mds, self.trusted, measured);
+        let mut pacing = Pacing::new(trains, rate, self.mds, self.trusted, measured);
+        // BBR's own bursts let flows share a queue that marks: without them, eight flows at a
+        // step of 5 ms were far from equal (`marked_by_step`).
+        let model = self.controller.window_policy() == WindowPolicy::Model;
+        if self.marked_early && !model {
+            pacing = pacing.for_marking_queue(self.mds);
+        }
         match self.pacer.request(pacing, self.mds, room, now) {
             Ok(bytes) => Gate::Open { bytes },
             Err(until) => Gate::Pacing { until },

@@ -64,6 +64,8 @@ const FILES: &[(&str, &str)] = files! {
     "49_marked_by_step.toml"
     "50_long_path.toml"
     "51_classic_marks.toml"
+    "52_pause_fall.toml"
+    "53_marked_bursts.toml"
 };
 
 /// All scenarios, in the order of their numbers.
