@@ -1,6 +1,7 @@
 //! The window stays at its minimum although data waits and nothing is lost.
 //!
-//! This is the effect of every form of CUBIC's idle-time bug.
+//! This is the effect of every form of CUBIC's idle-time bug. Marks explain it only if there is a queue:
+//! a sender at its minimum that is marked at an empty one is marked for its own bursts.
 
 use clearway_recovery::controller::WindowPolicy;
 
@@ -41,7 +42,8 @@ impl Detect for FloorPinned {
         {
             return;
         }
-        let trouble = effects.lost || effects.pto || effects.marked || effects.path;
+        let marked = effects.marked && is_queue_seen(view);
+        let trouble = effects.lost || effects.pto || marked || effects.path;
         let low = view
             .window()
             .is_some_and(|window| window <= view.floor().saturating_add(view.mds));
@@ -68,6 +70,13 @@ impl Detect for FloorPinned {
     }
 }
 
+/// Whether the smoothed RTT is a quarter above the minimum; also if either is unknown.
+fn is_queue_seen(view: &View) -> bool {
+    let bound = |min: u64| min.saturating_add(min / 4);
+    let min = view.metrics.min_rtt.map(bound);
+    view.srtt().zip(min).is_none_or(|(srtt, min)| srtt > min)
+}
+
 impl FloorPinned {
     fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
@@ -92,6 +101,7 @@ mod tests {
 
     use super::*;
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+    use crate::event::Frame;
 
     #[test]
     fn window_pinned_at_two_packets_is_found() {
@@ -105,6 +115,26 @@ mod tests {
             .find(|each| each.detector == Detector::FloorPinned);
         let found = found.expect("found");
         assert!(found.t1 - found.t0 >= 200_000_000, "{found:?}");
+    }
+
+    #[test]
+    fn marks_explain_the_minimum_only_at_a_queue() {
+        for (rtt, pinned) in [(41, true), (55, false)] {
+            let mut script = Script::new("cubic", 40);
+            script.metrics(|metrics| metrics.smoothed_rtt = Some(rtt * 1_000_000));
+            for mark in 0..30 {
+                let first = script.next;
+                script.send(2).limit(Limit::Congestion).wait(rtt);
+                script.receive(Frame::Ack {
+                    delay: None,
+                    ranges: [(first, first + 1)].into_iter().collect(),
+                    ecn: Some([mark, 0, mark + 1]),
+                });
+                script.window(2, 0);
+            }
+            let found = script.finds(Detector::FloorPinned);
+            assert_eq!(found, pinned, "{rtt} ms over 40");
+        }
     }
 
     #[test]

@@ -20,6 +20,11 @@ pub(super) struct PacingStall {
     /// Since when there has been room and data without a packet sent.
     since: Option<u64>,
     previous: Option<u64>,
+    /// The pacing rate in bits a second, since when it holds, and what it has earned since
+    /// `since`, in billionths of a bit: it may rise just before the packet is sent.
+    rate: u64,
+    rate_since: u64,
+    earned: u128,
 }
 
 impl Detect for PacingStall {
@@ -30,6 +35,7 @@ impl Detect for PacingStall {
         _event: &Event,
         out: &mut Findings,
     ) {
+        self.earn(view);
         if let Some(size) = effects.sent {
             self.judge(view, view.now, out);
             let apart = self
@@ -46,6 +52,7 @@ impl Detect for PacingStall {
             self.since = None;
         } else if self.since.is_none() {
             self.since = Some(view.now);
+            self.earned = 0;
         }
     }
 
@@ -80,6 +87,15 @@ fn may_send(view: &View) -> bool {
 }
 
 impl PacingStall {
+    /// Counts what the pacer has earned until now.
+    fn earn(&mut self, view: &View) {
+        let time = view.now.saturating_sub(self.rate_since);
+        let earned = u128::from(time).saturating_mul(self.rate.into());
+        self.earned = self.earned.saturating_add(earned);
+        self.rate_since = view.now;
+        self.rate = view.metrics.pacing_rate.unwrap_or(0);
+    }
+
     fn judge(&mut self, view: &View, now: u64, out: &mut Findings) {
         let (Some(since), Some(rate)) = (self.since, view.metrics.pacing_rate) else {
             return;
@@ -88,16 +104,16 @@ impl PacingStall {
             return;
         }
         // The time that the train takes at the pacing rate, and two datagrams more (a coarse
-        // timer).
+        // timer). Eight bits a byte, 10⁹ billionths.
         let bytes = u128::from(self.train.saturating_add(view.datagrams(2)));
-        // Eight bits a byte, 10⁹ nanoseconds a second.
-        let due = bytes
-            .saturating_mul(8_000_000_000)
-            .checked_div(rate.max(1).into());
-        let due = due.and_then(|due| u64::try_from(due).ok());
-        let due = due.unwrap_or(u64::MAX);
-        let silent = now.saturating_sub(since);
-        if silent > due.saturating_add(LATE) {
+        let needed = bytes.saturating_mul(8_000_000_000);
+        let late = u128::from(LATE).saturating_mul(rate.into());
+        if self.earned > needed.saturating_add(late) {
+            let silent = now.saturating_sub(since);
+            let due = u128::from(silent)
+                .saturating_mul(needed)
+                .checked_div(self.earned);
+            let due = due.and_then(|due| u64::try_from(due).ok()).unwrap_or(0);
             let finding = Finding::new(Detector::PacingStall, since, now, Severity::Error)
                 .with("nothing sent for", span(silent))
                 .with("explained by pacing", span(due))
@@ -151,6 +167,21 @@ mod tests {
         }
         script.limit(Limit::Application).wait(1_000).send(1);
         assert!(!script.finds(Detector::PacingStall));
+    }
+
+    /// A train of two at 480 kbit/s waits for 40 ms. At the end of the wait the rate triples.
+    #[test]
+    fn rate_that_rises_at_the_end_of_a_wait_causes_no_finding() {
+        let waits = |millis| {
+            let mut script = script();
+            script.metrics(|metrics| metrics.pacing_rate = Some(480_000));
+            script.send(2).limit(Limit::Pacing).wait(millis);
+            script.metrics(|metrics| metrics.pacing_rate = Some(1_440_000));
+            script.wait(2).send(2);
+            script.finds(Detector::PacingStall)
+        };
+        assert!(!waits(44));
+        assert!(waits(120), "more than four datagrams explain");
     }
 
     #[test]
