@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clearway_links::Span;
 use serde::{Deserialize, Serialize};
 
-use super::genome::{Genome, PACKET};
+use super::genome::{Application, Genome, PACKET};
 use super::ideal::Ideal;
 use crate::measure::metric;
 use crate::scenario::suggest;
@@ -450,6 +450,13 @@ impl Envelope {
 
     fn transfer_demand(&self, ideal: &Ideal<'_>) -> Option<Demand> {
         let own = self.transfer.as_ref()?;
-        Oracle::Transfer.demand(1.0 + own.times * ideal.transfer()?)
+        let Application::OnOff { gap, .. } = ideal.genome.application else {
+            return None;
+        };
+        let limit = 1.0 + own.times * ideal.transfer()?;
+        // One that takes this long has to begin and end in the second half.
+        let needed = 2.0 * limit + f64::from(gap) / 1e3;
+        let enough = f64::from(ideal.genome.seconds) / 2.0 > needed;
+        Oracle::Transfer.demand(limit).filter(|_| enough)
     }
 }

@@ -6,6 +6,26 @@ use super::genome::{Application, Genome, PACKET, Permille, QueueManagement};
 /// Payload of a full datagram's bytes on the wire, with room for frames and acknowledgements.
 const PAYLOAD: f64 = 0.92;
 
+/// Data per acknowledgement, both in bytes on the wire: two full datagrams for 74 bytes.
+const DATA_PER_ACK: u64 = 40;
+
+/// Bytes of a handshake towards the client and back, with one of three packets sent again.
+const HANDSHAKE: (u64, u64) = (8_000, 4_000);
+
+/// Round trips through a full queue after the rate has fallen. Feedback is that late, and BBR
+/// replaces its bandwidth in two cycles of three round trips.
+const LOADED_ROUNDS: u64 = 6;
+
+/// Milliseconds of queue that queue management leaves: PIE's target is 15 (RFC 8033 §4.2).
+const MANAGED_QUEUE: u64 = 20;
+
+/// The window of a model in bandwidth-delay products (draft-ietf-ccwg-bbr §2.6).
+const MODEL_WINDOW: u64 = 2;
+
+/// Round trips, besides its own, after which a packet that is late counts as lost: loss recovery
+/// waits for four at most.
+const LATEST_ROUNDS: u64 = 3;
+
 /// A network as a sender with this envelope could use it at best.
 pub(super) struct Ideal<'a> {
     pub(super) genome: &'a Genome,
@@ -39,7 +59,32 @@ impl<'a> Ideal<'a> {
             Growth::Cubic => (2_000.0 * (packets as f64 / 0.4).cbrt()) as u64,
             Growth::Additive => packets / 2 * self.loaded_rtt() / 1_000,
         };
-        own.time.0 + own.rtts * rtt / 1_000 + growth
+        own.time.0 + own.rtts * rtt / 1_000 + growth + self.handshakes() + self.fall()
+    }
+
+    /// Milliseconds that the handshakes of all flows take.
+    fn handshakes(&self) -> u64 {
+        let (down, up) = HANDSHAKE;
+        let slowest = (0..100).map(|part| self.genome.rate_at(part * 10)).min();
+        let down = down * 8 / slowest.unwrap_or(1).max(1);
+        let up = up * 8 / self.uplink();
+        self.genome.flows() * down.max(up)
+    }
+
+    /// Milliseconds that the feedback of a fall of the rate waits for in the queue.
+    fn fall(&self) -> u64 {
+        let mut rate = 1_000;
+        let falls = self.genome.rate_steps.iter().any(|step| {
+            let before = core::mem::replace(&mut rate, step.to);
+            step.to < before
+        });
+        let queue = self.genome.queue_bytes() * 8 / self.slowest();
+        if falls { LOADED_ROUNDS * queue } else { 0 }
+    }
+
+    /// The rate towards the server in kbit/s, which follows no step.
+    fn uplink(&self) -> u64 {
+        (self.genome.rate * u64::from(self.genome.uplink) / 1_000).max(1)
     }
 
     /// Packets of one flow in a full path at its fastest.
@@ -52,7 +97,36 @@ impl<'a> Ideal<'a> {
     /// Packets of one flow in a full path at its slowest.
     pub(super) fn packets_of_a_flow(&self) -> u64 {
         let bdp = self.slowest() * u64::from(self.genome.rtt) / 8_000;
-        (bdp + self.genome.queue_bytes()) / PACKET / self.genome.flows()
+        (bdp + self.usable_queue()) / PACKET / self.genome.flows()
+    }
+
+    /// Bytes that may wait for long without a loss.
+    fn usable_queue(&self) -> u64 {
+        // A policer has no queue: what is beyond its rate is lost before the bottleneck's.
+        if self.genome.policer.is_some_and(|it| it.rate < 1_000) {
+            return 0;
+        }
+        let all = self.genome.queue_bytes();
+        match self.genome.management {
+            QueueManagement::DropTail | QueueManagement::StepMarking(_) => all,
+            QueueManagement::Codel
+            | QueueManagement::FqCodel
+            | QueueManagement::Pie
+            | QueueManagement::DualQ => all.min(self.slowest() * MANAGED_QUEUE / 8),
+        }
+    }
+
+    /// The rate in kbit/s at which the window of a model holds the sender: it is computed from
+    /// the shortest round trip, and where delays vary much, feedback takes longer than that.
+    fn window_at(&self, at: Permille) -> u64 {
+        match self.envelope.growth {
+            Growth::Cubic | Growth::Additive => u64::MAX,
+            Growth::Multiplicative => {
+                let rtt = self.genome.rtt_at(at);
+                let mean = rtt + self.extra_delay() / 2;
+                self.genome.rate_at(at) * MODEL_WINDOW * rtt / mean.max(1)
+            }
+        }
     }
 
     /// The longest round trip in microseconds, without queueing, between two moments.
@@ -89,11 +163,14 @@ impl<'a> Ideal<'a> {
         longest.max().unwrap_or(0).into()
     }
 
-    /// Share of packets that the path loses.
+    /// Share of packets that the path loses, or delivers so late that they count as lost.
     pub(super) fn loss(&self) -> f64 {
         let bursts = self.genome.bursts;
         let bursts = bursts.map_or(0, |bursts| u64::from(bursts.ppm) * u64::from(bursts.length));
-        (u64::from(self.genome.loss) + bursts) as f64 / 1e6
+        let latest = LATEST_ROUNDS * self.longest_rtt();
+        let late = self.genome.late.filter(|late| u64::from(late.by) > latest);
+        let late = late.map_or(0, |late| u64::from(late.ppm));
+        (u64::from(self.genome.loss) + bursts + late) as f64 / 1e6
     }
 
     pub(super) const fn marks(&self) -> bool {
@@ -104,12 +181,14 @@ impl<'a> Ideal<'a> {
         matches!(self.genome.application, Application::Bulk)
     }
 
-    /// The rate of link and policer in kbit/s.
+    /// The rate of link and policer, and that for which the uplink carries acknowledgements, in
+    /// kbit/s.
     fn limit_at(&self, at: Permille) -> u64 {
         let policed = self.genome.policer.map_or(u64::MAX, |policer| {
             self.genome.rate * u64::from(policer.rate) / 1_000
         });
-        self.genome.rate_at(at).min(policed)
+        let acknowledged = self.uplink() * DATA_PER_ACK;
+        self.genome.rate_at(at).min(policed).min(acknowledged)
     }
 
     /// When something changes: from, until, in milliseconds.
@@ -162,7 +241,8 @@ impl<'a> Ideal<'a> {
             .map(|part| self.limit_at(part * 10))
             .min();
         let least = least.unwrap_or(0).min(self.limit_at(at));
-        least.min(self.supply_at(now)).min(self.response_at(at))
+        let held = self.response_at(at).min(self.window_at(at));
+        least.min(self.supply_at(now)).min(held)
     }
 
     /// What the applications write, in kbit/s.
@@ -219,7 +299,8 @@ impl<'a> Ideal<'a> {
         let last = ends
             .chain(steps.map(|step| self.genome.millis(step.at)))
             .max()?;
-        let rate = self.limit_at(999).min(self.response_at(999)) as f64;
+        let held = self.response_at(999).min(self.window_at(999));
+        let rate = self.limit_at(999).min(held) as f64;
         let asked = 0.5 / 0.8 * rate * PAYLOAD * (1.0 - self.loss());
         (alone && self.loss() < 0.015).then_some((last, (asked as u64).max(1)))
     }
@@ -241,6 +322,7 @@ impl<'a> Ideal<'a> {
         let doublings = (kilobytes / INITIAL_KILOBYTES).max(1).ilog2() + 3;
         let rtt = self.longest_rtt() as f64 / 1e6;
         let carried = f64::from(kilobytes) * 8.0 / (genome.rate as f64 * PAYLOAD);
-        undisturbed.then(|| carried + f64::from(doublings) * rtt)
+        let time = carried + f64::from(doublings) * rtt;
+        undisturbed.then_some(time)
     }
 }

@@ -187,15 +187,19 @@ fn imagine(trial: &Trial) -> Evaluation {
     }
 }
 
-fn hunt(known: KnownCases) -> Hunt {
-    Hunt::new(HuntSettings {
+fn settings(known: KnownCases) -> HuntSettings {
+    HuntSettings {
         controller: "cubic".to_owned(),
         seed: 1,
         bounds: bounds(),
         known,
         rivals: Vec::new(),
         at_once: 2,
-    })
+    }
+}
+
+fn hunt(known: KnownCases) -> Hunt {
+    Hunt::new(settings(known))
 }
 
 #[test]
@@ -217,6 +221,28 @@ fn hunt_finds_shrinks_and_reports_a_failure_once() {
     );
     assert_eq!(hunt.tally().evaluations, world.runs);
     assert_eq!(hunt.tally().silent, hunt.tally().missed);
+}
+
+/// The plainest queue is shallow on a long path, so a shrunk network may have an ingredient that
+/// the one that was met had not.
+#[test]
+fn same_network_is_reported_once() {
+    for seed in 1..=8 {
+        let mut hunt = Hunt::new(HuntSettings {
+            seed,
+            ..settings(KnownCases::default())
+        });
+        let mut world = Imaginary::new();
+        for _ in 0..20 {
+            hunt.generation(&mut world);
+        }
+        let networks: BTreeSet<String> = hunt
+            .cases()
+            .iter()
+            .map(|case| format!("{:?}", case.genome))
+            .collect();
+        assert_eq!(networks.len(), hunt.cases().len(), "seed {seed}");
+    }
 }
 
 #[test]
@@ -356,4 +382,118 @@ fn demands_leave_out_what_makes_no_sense() {
     let reno = envelopes.of("newreno").unwrap().demands(&lossy);
     let util = reno.iter().find(|it| it.oracle == Oracle::Utilisation);
     assert!(util.is_none_or(|it| it.limit < 0.1), "{util:?}");
+}
+
+/// Cases that the search found although no sender could do better.
+#[test]
+fn demands_leave_out_what_the_network_forbids() {
+    let envelopes = Envelopes::default();
+    let limit = |oracle: Oracle, genome: &Genome| {
+        let demands = envelopes.of("bbr").unwrap().demands(genome);
+        let found = demands.iter().find(|it| it.oracle == oracle);
+        found.map(|it| it.limit)
+    };
+    let plain = Genome {
+        seconds: 60,
+        ..Genome::default()
+    };
+    let policed = Genome {
+        policer: Some(PolicerGene {
+            rate: 52,
+            bucket: 36,
+        }),
+        ..plain.clone()
+    };
+    assert!(limit(Oracle::Loss, &plain).is_some());
+    assert_eq!(limit(Oracle::Loss, &policed), None, "two packets, no queue");
+    let late = |by| Genome {
+        late: Some(LatePackets { ppm: 60_000, by }),
+        ..plain.clone()
+    };
+    assert!(limit(Oracle::Utilisation, &late(100_000)).is_some());
+    assert_eq!(limit(Oracle::Utilisation, &late(180_000)), None, "lost");
+    let pauses = |seconds| Genome {
+        seconds,
+        application: Application::OnOff {
+            kilobytes: 27,
+            gap: 6_700,
+        },
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Transfer, &pauses(10)), None, "too short");
+    assert!(limit(Oracle::Transfer, &pauses(60)).is_some());
+    let rise = Genome {
+        rate: 600,
+        uplink: 100,
+        rate_steps: vec![Step {
+            at: 200,
+            to: 30_000,
+        }],
+        ..plain.clone()
+    };
+    let util = limit(Oracle::Utilisation, &rise).unwrap();
+    assert!(util < 0.08, "60 kbit/s carry few acknowledgements: {util}");
+    let crowd = |seconds| Genome {
+        rate: 700,
+        seconds,
+        neighbours: vec![Neighbours {
+            controller: None,
+            count: 42,
+            start: 80,
+        }],
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Utilisation, &crowd(10)), None, "handshakes");
+    assert!(limit(Oracle::Utilisation, &crowd(60)).is_some());
+    let jitter = Genome {
+        rtt: 6_700,
+        jitter: Some(JitterGene {
+            max: 110_000,
+            reorders: true,
+        }),
+        ..plain.clone()
+    };
+    let util = limit(Oracle::Utilisation, &jitter).unwrap();
+    assert!(
+        util < 0.12,
+        "two products of 6.7 ms in a mean of 62: {util}"
+    );
+    let managed = Genome {
+        rate: 400,
+        management: QueueManagement::Pie,
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Loss, &managed), None, "a packet of queue");
+    let fall = |seconds| Genome {
+        seconds,
+        queue: QueueLimitGene::Millis(80),
+        rate_steps: vec![Step { at: 100, to: 26 }],
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Loss, &fall(27)), None, "3 s of queue");
+    assert!(limit(Oracle::Loss, &fall(120)).is_some());
+}
+
+#[test]
+fn acknowledgements_are_not_thinned_where_there_is_one_a_round_trip() {
+    let thinned = |genome: Genome| {
+        let thinning = 6;
+        let genome = Genome {
+            ack_thinning: thinning,
+            ..genome
+        };
+        bounds().repair(genome).ack_thinning
+    };
+    assert_eq!(thinned(Genome::default()), 6);
+    let slots = Genome {
+        slots: 49_000,
+        ..Genome::default()
+    };
+    assert_eq!(thinned(slots), 1);
+    let slow = Genome {
+        rate: 400,
+        rtt: 5_800,
+        ..Genome::default()
+    };
+    assert_eq!(thinned(slow), 2);
 }

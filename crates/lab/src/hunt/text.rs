@@ -185,7 +185,8 @@ impl Genome {
             Application::OnOff { kilobytes, gap } => {
                 // More than fit, so that they last until the end.
                 let each = u64::from(gap) + u64::from(kilobytes) * 8 / self.rate.max(1);
-                let count = (u64::from(self.seconds) * 1_000 / each.max(10)).clamp(1, 10_000);
+                let count = u64::from(self.seconds) * 1_000 / each.max(10) + 1;
+                let count = count.min(10_000);
                 let _ = writeln!(
                     text,
                     "traffic = \"on-off\"\nbytes = \"{kilobytes}kB\"\ngap = \"{gap}ms\"\n\
