@@ -1,6 +1,6 @@
 #!/bin/sh
-# UDP through HTTP/3 (CONNECT-UDP) between clearway and quic-go, as a table: each as client and as proxy,
-# in datagrams and in capsules. A QUIC download by `clearway get` passes through the tunnel, and so do
+# UDP through HTTP/3 (CONNECT-UDP) between clearway, quic-go and aioquic, as a table: each as client and as
+# proxy of clearway, in datagrams and in capsules, and quic-go with itself. A QUIC download by `clearway get` passes through the tunnel, and so do
 # DNS queries. The last row is the download without a tunnel.
 #
 #   masque.sh [CLEARWAY]     the program [default: clearway's release build]
@@ -88,12 +88,20 @@ start proxy-clearway "$clearway" serve "$folder/none" --listen 127.0.0.1:0 --con
     --proxy-port "${origin##*:}" --proxy-port "${dns##*:}" \
     --cert "$folder/cert.pem" --key "$folder/key.pem"
 ours=127.0.0.1:${address##*:}
-start proxy-go "$peer" proxy --listen 127.0.0.1:0 --token "$token" \
+if [ -x "$peer" ]; then
+    start proxy-go "$peer" proxy --listen 127.0.0.1:0 --token "$token" \
+        --cert "$folder/cert.pem" --key "$folder/key.pem"
+    theirs=$address
+    start proxy-go-capsules "$peer" proxy --listen 127.0.0.1:0 --token "$token" --capsules \
+        --cert "$folder/cert.pem" --key "$folder/key.pem"
+    theirs_capsules=$address
+fi
+start proxy-aioquic "$python" "$here/masque.py" proxy --listen 127.0.0.1:0 --token "$token" \
     --cert "$folder/cert.pem" --key "$folder/key.pem"
-theirs=$address
-start proxy-go-capsules "$peer" proxy --listen 127.0.0.1:0 --token "$token" --capsules \
-    --cert "$folder/cert.pem" --key "$folder/key.pem"
-theirs_capsules=$address
+aioquic=$address
+start proxy-aioquic-capsules "$python" "$here/masque.py" proxy --listen 127.0.0.1:0 --token "$token" \
+    --capsules --cert "$folder/cert.pem" --key "$folder/key.pem"
+aioquic_capsules=$address
 direct=$(download "$origin")
 
 # Starts a tunnel: client, proxy's address, target, mode.
@@ -107,34 +115,49 @@ tunnel() {
         start tunnel "$peer" tunnel --proxy "$2" --token "$token" --cert "$folder/cert.pem" \
             --local 127.0.0.1:0 --to "$3" $4
         ;;
+    aioquic)
+        start tunnel "$python" "$here/masque.py" tunnel --proxy "$2" --token "$token" \
+            --cert "$folder/cert.pem" --local 127.0.0.1:0 --to "$3" $4
+        ;;
     esac
 }
 
 echo "| client | proxy | mode | download | share of direct | DNS queries answered |"
 echo "|---|---|---|---|---|---|"
-for client in Clearway quic-go; do
-    for proxy in Clearway quic-go; do
-        for mode in datagrams capsules; do
-            option=
-            [ "$mode" = datagrams ] || option=--capsules
-            case $proxy-$mode in
-            Clearway-*) to=$ours ;;
-            quic-go-datagrams) to=$theirs ;;
-            quic-go-capsules) to=$theirs_capsules ;;
-            esac
-            tunnel "$client" "$to" "$origin" "$option"
-            rate=$(download "$address") || rate=0
-            kill "$started"
-            tunnel "$client" "$to" "$dns" "$option"
-            answered=$(timeout 120 "$python" "$here/doq.py" plain "$address" "$queries" 2> "$folder/plain.log" \
-                | sed -n 's/answered=//p')
-            kill "$started"
-            if [ "$rate" = 0 ] || [ "$answered" != "$queries" ]; then
-                failed=yes
-                cat "$folder/tunnel.log" "$folder/get.log" "$folder/plain.log" >&2
-            fi
-            row "$client" "$proxy" "$mode" "${answered:-0} of $queries" "$rate"
-        done
+for pair in "Clearway Clearway" "Clearway quic-go" "Clearway aioquic" "quic-go Clearway" "aioquic Clearway" \
+    "quic-go quic-go"; do
+    client=${pair% *}
+    proxy=${pair#* }
+    case $pair in
+    *quic-go*)
+        if [ ! -x "$peer" ]; then
+            echo "| $client | $proxy | not run (peers/masque-go/build.sh) | | | |"
+            continue
+        fi
+        ;;
+    esac
+    for mode in datagrams capsules; do
+        option=
+        [ "$mode" = datagrams ] || option=--capsules
+        case $proxy-$mode in
+        Clearway-*) to=$ours ;;
+        quic-go-datagrams) to=$theirs ;;
+        quic-go-capsules) to=$theirs_capsules ;;
+        aioquic-datagrams) to=$aioquic ;;
+        aioquic-capsules) to=$aioquic_capsules ;;
+        esac
+        tunnel "$client" "$to" "$origin" "$option"
+        rate=$(download "$address") || rate=0
+        kill "$started"
+        tunnel "$client" "$to" "$dns" "$option"
+        answered=$(timeout 120 "$python" "$here/doq.py" plain "$address" "$queries" 2> "$folder/plain.log" \
+            | sed -n 's/answered=//p')
+        kill "$started"
+        if [ "$rate" = 0 ] || [ "$answered" != "$queries" ]; then
+            failed=yes
+            cat "$folder/tunnel.log" "$folder/get.log" "$folder/plain.log" >&2
+        fi
+        row "$client" "$proxy" "$mode" "${answered:-0} of $queries" "$rate"
     done
 done
 row - - direct - "$direct"
