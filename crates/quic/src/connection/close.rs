@@ -22,6 +22,15 @@ impl Connection {
         self.start_closing(now, close);
     }
 
+    /// Returns whether something that the application has ended is still on its way: a stream that
+    /// it finished or reset and that is not acknowledged, or a DATAGRAM that was not sent. It is
+    /// lost if the connection is closed now. Takes time proportional to the number of streams.
+    #[must_use]
+    pub fn has_undelivered(&self) -> bool {
+        self.lifecycle.is_open()
+            && (self.frames.streams.has_undelivered_ends() || !self.frames.datagrams_out.is_empty())
+    }
+
     /// Closes the connection with a transport error, and frees at once what it holds:
     /// streams and their buffers, DATAGRAMs, packets in flight, TLS. It keeps only what is
     /// needed to send CONNECTION_CLOSE until the closing state ends (RFC 9000 §10.2). Reads
@@ -58,7 +67,8 @@ impl Connection {
     }
 
     /// Returns how long closing and draining last: three PTOs (RFC 9000 §10.2).
-    fn drain_period(&self) -> Duration {
+    #[must_use]
+    pub fn drain_period(&self) -> Duration {
         self.network.pto().saturating_mul(3)
     }
 }

@@ -104,7 +104,11 @@ impl Groups {
 
     /// Forgets a stream that is over.
     pub(super) fn leave(&mut self, id: StreamId) {
-        self.members.remove(&id);
+        let member = self.members.remove(&id);
+        // It may have been finished while its writer waited.
+        if let Some(group) = member.and_then(|it| self.groups.get_mut(&it.group)) {
+            group.stop_waiting(id);
+        }
     }
 
     /// Removes a group. Its streams are limited by the others' credit only.
@@ -187,8 +191,7 @@ impl Groups {
             member.end = member.end.min(final_size);
             let freed = before.saturating_sub(member.counted());
             if let Some(group) = self.groups.get_mut(&member.group) {
-                group.waiting.retain(|waiting| *waiting != id);
-                group.account.blocked = !group.waiting.is_empty();
+                group.stop_waiting(id);
                 group.account.written = group.account.written.saturating_sub(freed);
                 if freed > 0 {
                     group.wake(events);
@@ -245,6 +248,11 @@ impl Groups {
 }
 
 impl Group {
+    fn stop_waiting(&mut self, stream: StreamId) {
+        self.waiting.retain(|waiting| *waiting != stream);
+        self.account.blocked = !self.waiting.is_empty();
+    }
+
     fn wake(&mut self, events: &mut Events) {
         if self.account.limit > self.account.written {
             self.account.blocked = false;
@@ -349,3 +357,6 @@ impl super::Streams {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -269,6 +269,13 @@ impl Streams {
         })
     }
 
+    /// Returns whether the peer has yet to acknowledge all of a stream that was finished or reset
+    /// here. Takes time proportional to the number of streams.
+    pub(crate) fn has_undelivered_ends(&self) -> bool {
+        let mut halves = self.streams.values().filter_map(Stream::send);
+        halves.any(SendHalf::is_ending)
+    }
+
     fn has_control(&self) -> bool {
         self.credit_pending
             || self.sending.blocked_pending

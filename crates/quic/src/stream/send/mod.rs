@@ -269,17 +269,21 @@ impl SendHalf {
     /// (draft-ietf-quic-reliable-stream-reset §5). Returns false if it was already finished.
     pub(super) fn reset_at(&mut self, code: u64, reliable: u64) -> bool {
         let reliable = reliable.min(self.buffer.end());
-        if reliable <= self.buffer.base() {
-            return self.reset(code);
-        }
+        let is_acked = reliable <= self.buffer.base();
         if !self.is_active() {
             return false;
         }
         self.step(SendTransition::Reset);
         self.reset = Some(code);
-        self.reliable = reliable;
         self.wants_write = false;
-        self.buffer.truncate(reliable);
+        if is_acked {
+            self.buffer.discard();
+        } else {
+            self.buffer.truncate(reliable);
+        }
+        // Told even if all of it was acknowledged: the peer's application may not have read it, and
+        // a plain reset would discard it.
+        self.reliable = reliable;
         true
     }
 
@@ -328,6 +332,17 @@ impl SendHalf {
     #[inline]
     fn has_data(&self) -> bool {
         self.is_active() || self.is_delivering_after_reset()
+    }
+
+    /// Returns whether the half was finished or reset, and the peer has not acknowledged all of it.
+    pub(super) fn is_ending(&self) -> bool {
+        match self.state {
+            SendState::Ready | SendState::Sending | SendState::DataSent => {
+                self.buffer.is_finished()
+            }
+            SendState::ResetSent => true,
+            SendState::DataAcked | SendState::ResetAcked => false,
+        }
     }
 
     /// Returns whether RESET_STREAM is still to be acknowledged.

@@ -1,6 +1,7 @@
 //! Two ends of a connection, joined by a channel in memory.
 
 mod flow_control;
+mod groups;
 mod limits;
 mod memory;
 mod sharing;
@@ -101,6 +102,10 @@ fn deliver(to: &mut Streams, bytes: &[u8]) -> Result<(), TransportError> {
         let id = StreamId::from_wire(first);
         match kind {
             0x04 => to.on_reset_stream(id, r.varint().unwrap(), r.varint().unwrap())?,
+            0x24 => {
+                let [code, size, reliable] = [(); 3].map(|()| r.varint().unwrap());
+                to.on_reset_stream_at(id, code, size, reliable)?;
+            }
             0x05 => to.on_stop_sending(id, r.varint().unwrap())?,
             0x10 => to.on_max_data(first),
             0x11 => to.on_max_stream_data(id, r.varint().unwrap())?,
