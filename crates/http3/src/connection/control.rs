@@ -146,7 +146,7 @@ impl Connection {
         )?;
         self.peer = Some(settings);
         self.events.push_back(Event::Settings(settings));
-        self.release_held_sessions();
+        self.release_held_sessions(quic);
         Ok(())
     }
 

@@ -51,6 +51,7 @@ use crate::exchange::Exchange;
 use crate::goaway::Goaway;
 use crate::limits::{Counters, Limits, RateLimits};
 use crate::memory;
+use crate::message_state::MessageState;
 use crate::priority::Priority;
 use crate::progress::Progress;
 use crate::qpack::{Decoder, Encoder};
@@ -297,6 +298,14 @@ impl Connection {
     pub fn unacknowledged_messages(&self) -> usize {
         let lingering = self.lingering.as_ref();
         lingering.map_or(0, |it| it.unacknowledged.len())
+    }
+
+    /// Returns whether a message that the application has ended waits for the transport to take it.
+    /// Once the transport has all of it, that knows whether it was delivered.
+    #[must_use]
+    pub fn has_unsent_messages(&self) -> bool {
+        let ended = |it: &Exchange| it.sending == MessageState::Done && !it.send_buffer.is_empty();
+        self.is_open() && self.requests.values().any(ended)
     }
 
     /// Returns the counters.

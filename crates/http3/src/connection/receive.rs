@@ -98,6 +98,12 @@ impl Connection {
         let Some(exchange) = self.requests.get(&stream) else {
             return;
         };
+        if let Some(Ending::Reset(_)) = exchange.receiving.ending
+            && self.is_held_session(stream)
+        {
+            // The application has not seen the request.
+            return self.abandon(quic, stream, Code::REQUEST_REJECTED);
+        }
         self.events.push_back(match exchange.receiving.ending {
             Some(Ending::Reset(code)) => Event::Reset { stream, code },
             Some(Ending::End | Ending::Failed(_) | Ending::Gone) | None => Event::Readable(stream),

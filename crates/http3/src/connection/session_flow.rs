@@ -26,19 +26,38 @@ impl Connection {
         }
     }
 
-    /// SETTINGS have arrived.
-    pub(super) fn release_held_sessions(&mut self) {
-        if let Some(lingering) = self.lingering.as_deref_mut() {
-            let held = core::mem::take(&mut lingering.held_sessions);
-            self.events.extend(held);
+    /// SETTINGS have arrived. They may allow fewer sessions than are held.
+    pub(super) fn release_held_sessions<T: Transport>(&mut self, quic: &mut T) {
+        let lingering = self.lingering.as_deref_mut();
+        let held = lingering.map_or_else(Vec::new, |it| core::mem::take(&mut it.held_sessions));
+        // Every session that has come is held.
+        let mut admitted = 0;
+        for event in held {
+            if let Event::Request {
+                stream, request, ..
+            } = &event
+                && admitted >= self.most_sessions(request)
+            {
+                self.reject_session(quic, *stream);
+                continue;
+            }
+            admitted = admitted.saturating_add(1);
+            self.events.push_back(event);
         }
+    }
+
+    /// Returns whether the request of a session waits for SETTINGS.
+    pub(super) fn is_held_session(&self, id: StreamId) -> bool {
+        let lingering = self.lingering.as_deref();
+        lingering.is_some_and(|it| it.held_sessions.iter().any(|event| is_request(event, id)))
     }
 
     /// The request of a session that may wait for SETTINGS is over.
     pub(super) fn drop_held_session(&mut self, id: StreamId) {
-        let is_of = |event: &Event| matches!(event, Event::Request { stream, .. } if *stream == id);
         if let Some(lingering) = self.lingering.as_deref_mut() {
-            lingering.held_sessions.retain(|event| !is_of(event));
+            lingering
+                .held_sessions
+                .retain(|event| !is_request(event, id));
         }
     }
 
@@ -239,6 +258,11 @@ impl Connection {
     fn flow_mut(&mut self, session: StreamId) -> Option<&mut SessionFlow> {
         self.session_mut(session)?.flow.as_deref_mut()
     }
+}
+
+/// Returns whether an event is the request on this stream.
+fn is_request(event: &Event, id: StreamId) -> bool {
+    matches!(event, Event::Request { stream, .. } if *stream == id)
 }
 
 /// Returns the length of the header of a session's stream, in bytes.

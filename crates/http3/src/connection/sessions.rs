@@ -65,25 +65,36 @@ impl Connection {
             self.reject_early_streams(id, Code::WEBTRANSPORT_SESSION_GONE);
             return true;
         }
-        let most = match &self.peer {
-            // §5.1: there is one at most without flow control. Older drafts have no such rule.
-            Some(peer) if request.protocol == "webtransport-h3" => {
-                match peer.session_limits.is_enabled() && self.config.session_limits.is_enabled() {
-                    true => self.config.webtransport_sessions,
-                    false => 1,
-                }
-            }
-            Some(_) | None => self.config.webtransport_sessions,
-        };
+        let most = self.most_sessions(request);
         let webtransport = self.webtransport.get_or_insert_default();
-        if webtransport.open_sessions() >= most.into() {
-            self.reject_early_streams(id, Code::WEBTRANSPORT_SESSION_GONE);
-            self.reject(quic, id);
-            self.charge();
+        if webtransport.open_sessions() >= most {
+            self.reject_session(quic, id);
             return false;
         }
         webtransport.sessions.insert(id, Session::requested());
         true
+    }
+
+    /// Returns how many sessions may be open at once, as far as the client's SETTINGS tell.
+    pub(super) fn most_sessions(&self, request: &Request) -> usize {
+        let configured = self.config.webtransport_sessions.into();
+        match &self.peer {
+            // §5.1: there is one at most without flow control. Older drafts have no such rule.
+            Some(peer) if request.protocol == "webtransport-h3" => {
+                match peer.session_limits.is_enabled() && self.config.session_limits.is_enabled() {
+                    true => configured,
+                    false => 1,
+                }
+            }
+            Some(_) | None => configured,
+        }
+    }
+
+    /// Rejects the request for a session too many.
+    pub(super) fn reject_session<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
+        self.reject_early_streams(id, Code::WEBTRANSPORT_SESSION_GONE);
+        self.reject(quic, id);
+        self.charge();
     }
 
     /// A request is about to be sent.

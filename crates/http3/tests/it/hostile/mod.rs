@@ -6,6 +6,7 @@ pub(crate) mod hostile_peer;
 mod connection_errors;
 mod deadlines;
 mod floods;
+mod late_settings;
 mod messages;
 mod priorities;
 mod resets;
