@@ -1,7 +1,6 @@
 //! Clearway's client.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
@@ -91,9 +90,7 @@ impl Session for ClearwaySession {
 
     async fn close(self, code: u32, reason: &str) -> Result<()> {
         self.session.close(code, reason);
-        // The connection ends at once with the client: the capsule has to have arrived by then
-        // (draft-ietf-webtrans-http3 §6).
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // Delivers the session's close first.
         self.client.close().await;
         Ok(())
     }

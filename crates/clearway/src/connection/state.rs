@@ -494,10 +494,21 @@ impl State {
         }
     }
 
-    /// Closes the connection if no handle is left and everything is delivered.
+    /// Returns whether the peer has what the application has ended. Data that it may still add
+    /// to, and what the peer sends, do not count.
+    fn is_delivered(&self) -> bool {
+        let http = self.http.as_ref();
+        !self.quic.has_undelivered() && !http.is_some_and(|http| http.has_unsent_messages())
+    }
+
+    /// Closes the connection if no handle is left and everything is delivered, or if its endpoint
+    /// is being closed and what was ended is delivered.
     pub(super) fn close_if_abandoned(&mut self, link: &ShardLink, now: Instant) {
-        let done = self.sends.is_empty() && self.http_is_idle();
-        if self.orphaned && self.error.is_none() && done {
+        if self.error.is_some() {
+            return;
+        }
+        let abandoned = self.orphaned && self.sends.is_empty() && self.http_is_idle();
+        if abandoned || link.is_lingering() && self.is_delivered() {
             self.orphaned = false;
             let (code, reason) = match (link.closed_with(), &self.http) {
                 (Some(close), _) => (close.code, &close.reason[..]),

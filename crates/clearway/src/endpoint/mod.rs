@@ -33,7 +33,7 @@ use crate::connection::{Connection, ConnectionRef, ConnectionShared};
 use crate::error::{BuildError, ConnectError, EndpointError};
 use crate::http::RememberedSettings;
 use crate::panic::catch;
-use crate::shard::ShardLink;
+use crate::shard::{CloseAll, CloseWhen, ShardLink};
 
 /// A local UDP address that opens connections, accepts them, or both. Clones are handles of
 /// the same endpoint. Connections go on after the last handle is dropped.
@@ -289,12 +289,34 @@ impl Endpoint {
 
     /// Closes all connections with an application error `code` and `reason`, and accepts no
     /// more. [`wait_idle`](Self::wait_idle) waits until the peers have been told.
+    /// Data that was not delivered is lost, as with
+    /// [`Connection::close`](crate::Connection::close).
     pub fn close(&self, code: u64, reason: impl AsRef<[u8]>) {
+        self.close_when(CloseWhen::Now, code, reason.as_ref());
+    }
+
+    /// Does the same once what the application has ended is delivered, which takes a bounded time:
+    /// streams that it finished or reset, and DATAGRAMs. Does not wait for the peers' data.
+    pub(crate) fn close_when_delivered(&self, code: u64, reason: &[u8]) {
+        self.close_when(CloseWhen::Delivered, code, reason);
+    }
+
+    fn close_when(&self, when: CloseWhen, code: u64, reason: &[u8]) {
         self.inner.endpoint_shared.set_closed();
+        let close = CloseAll {
+            code,
+            reason: reason.to_vec(),
+            when,
+        };
         for link in self.inner.endpoint_shared.links() {
-            link.close(code, reason.as_ref());
+            link.close(close.clone());
         }
         self.inner.endpoint_shared.accept_queue.close();
+    }
+
+    /// Returns whether the endpoint was closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inner.endpoint_shared.is_closed()
     }
 
     /// Waits until no connection is left: each has sent its close, and waited for late packets

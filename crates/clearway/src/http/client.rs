@@ -19,7 +19,7 @@ use super::body::{BodySender, Incoming};
 use super::early::{self, EarlyData};
 use super::error::{BoxError, Error};
 use super::interim::{Interim, OnInterim, expects_continue};
-use super::message;
+use super::message::{self, Protocol};
 use super::pool::{Origin, Pool, PooledConnection};
 use super::request_stream::{RequestStream, ResponsePart};
 
@@ -66,7 +66,8 @@ impl RequestOptions {
         let choice = parts.extensions.remove::<EarlyData>();
         Self {
             tunnel: parts.method == Method::CONNECT,
-            early: EarlyData::allows(choice, &parts.method, whole),
+            early: parts.extensions.get::<Protocol>().is_none()
+                && EarlyData::allows(choice, &parts.method, whole),
             repeatable: parts.method.is_idempotent(),
             on_interim: parts.extensions.remove::<OnInterim>(),
             expects: expects_continue(&parts.headers),
@@ -170,7 +171,8 @@ impl Client {
     /// connection; one that was answered with 425 (Too Early), after the handshake (RFC 8470
     /// §5.2). The body of a request with the field `expect: 100-continue` is held back until
     /// the server asks for it, for at most a second, and is not sent after an error status
-    /// (4xx, 5xx).
+    /// (4xx, 5xx). An extended CONNECT ([`Protocol`](super::Protocol)) waits for the server's
+    /// SETTINGS, which say whether it is supported, and is never early data.
     ///
     /// # Errors
     /// See [`Error`]. A status such as 404 is not an error.
@@ -264,10 +266,18 @@ impl Client {
         Ok(())
     }
 
-    /// Closes every connection at once, without waiting for requests, and waits until the
-    /// servers have been told.
+    /// Closes every connection, and waits until the servers have been told. Clones and clients with
+    /// [their own connections](Self::with_own_connections) on the endpoint cannot be used any more.
+    ///
+    /// What the application has ended is delivered first: request bodies and tunnels that were
+    /// finished, the close of a WebSocket or of a WebTransport session and what was written before
+    /// it, resets, and datagrams that wait to be sent. Responses are not waited for, and messages
+    /// without an end are cut off, so that they do not look whole (RFC 9114 §5.3, RFC 9000 §10.2).
+    ///
+    /// A server that acknowledges nothing for three PTOs is waited for no longer, nor is any longer
+    /// than ten seconds. To close at once, use [`Endpoint::close`].
     pub async fn close(&self) {
-        self.endpoint().close(Code::NO_ERROR.0, b"");
+        self.endpoint().close_when_delivered(Code::NO_ERROR.0, b"");
         self.endpoint().wait_idle().await;
     }
 }
@@ -312,10 +322,12 @@ where
 {
     let shared = connection.shared();
     let end = !options.tunnel && body.as_ref().is_none_or(Body::is_end_stream);
+    let extended = !head.protocol.is_empty();
     let mut refused = false;
     let begin = shared.http_when(Signal::RequestRoom, |view| {
-        // The first attempt has checked everything else.
-        if refused && view.is_stream_limited() {
+        // SETTINGS say whether extended CONNECT is supported (RFC 9220 §3). The first attempt has
+        // checked everything else.
+        if extended && view.awaits_settings() || refused && view.is_stream_limited() {
             return None;
         }
         let begun = view.request(head, end);

@@ -358,6 +358,11 @@ impl HttpLayer {
             && !self.requests.as_deref().is_some_and(waits)
     }
 
+    /// Whether a message that was ended waits for the transport to take it.
+    pub(crate) fn has_unsent_messages(&self) -> bool {
+        self.h3.has_unsent_messages()
+    }
+
     /// Whether early data may be sent, because the server's settings are remembered.
     pub(crate) fn has_remembered_settings(&self) -> bool {
         self.has_remembered_settings

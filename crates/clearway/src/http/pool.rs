@@ -197,9 +197,10 @@ impl Pool {
     ) -> Result<PooledConnection, Error> {
         let server = lock(&self.servers).get(origin);
         // Almost always: there is one, and nobody is establishing another.
+        let is_usable = |kept: &Connection| kept.takes_requests() && !self.endpoint.is_closed();
         if let Ok(kept) = server.kept.try_lock()
             && let Some(connection) = &*kept
-            && connection.takes_requests()
+            && is_usable(connection)
         {
             return Ok(PooledConnection::complete(connection.clone()));
         }
@@ -216,7 +217,7 @@ impl Pool {
             kept = server.kept.clone().lock_owned() => kept,
         };
         if let Some(connection) = &*kept
-            && connection.takes_requests()
+            && is_usable(connection)
         {
             return Ok(PooledConnection::complete(connection.clone()));
         }

@@ -13,7 +13,8 @@ use super::async_socket::AsyncSocket;
 use super::backlog::Backlog;
 use super::deadlines::{DeadlineSlot, Deadlines};
 use super::eviction::EvictionState;
-use super::link::{CloseAll, ShardLink};
+use super::lingering::Lingering;
+use super::link::{CloseAll, CloseWhen, ShardLink};
 use super::pending_clients::{HandshakePace, PendingClients};
 use super::scheduler::{Pressure, Scheduler, TimeAccount};
 use super::transmitter::Transmitter;
@@ -68,6 +69,8 @@ pub(super) struct Connections {
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
+    /// Until when connections may deliver what is left, before they are closed.
+    pub(super) lingering: Option<Lingering>,
     /// Connections that have ended but are still counted.
     pub(super) ended: usize,
     /// Consecutive panics while datagrams were routed.
@@ -106,6 +109,7 @@ impl Connections {
             pressure: Pressure::default(),
             begun: 0,
             closing: None,
+            lingering: None,
             ended: 0,
             routing_panics: 0,
             #[cfg(feature = "testing")]
@@ -136,7 +140,12 @@ impl Connections {
     }
 
     /// Works on a connection, and gives it a turn, in which its end is noticed if it panicked.
-    fn with_state(&mut self, handle: ConnectionHandle, stage: Stage, act: impl FnOnce(&mut State)) {
+    pub(super) fn with_state(
+        &mut self,
+        handle: ConnectionHandle,
+        stage: Stage,
+        act: impl FnOnce(&mut State),
+    ) {
         if let Some(shared) = self.shared(handle) {
             // A panic was logged where it was caught.
             let _ = shared.with_state(stage, act);
@@ -241,6 +250,11 @@ impl Connections {
 
     /// Closes every connection, and those that are begun later.
     pub(super) fn close_all(&mut self, now: Instant, close: CloseAll) {
+        if close.when == CloseWhen::Delivered {
+            self.linger(now, close);
+            return;
+        }
+        self.lingering = None;
         let handles: Vec<ConnectionHandle> = self.table.keys().copied().collect();
         for handle in handles {
             self.with_state(handle, Stage::Call, |state| {
@@ -255,12 +269,21 @@ impl Connections {
         self.closing.get_or_insert(CloseAll {
             code: 0,
             reason: Vec::new(),
+            when: CloseWhen::Now,
         });
     }
 
     /// Stores why the loop failed, and keeps the socket for its successor.
     pub(super) fn on_failure(&self, failure: &EndpointError) {
-        tracing::error!(%failure, shard = self.position.index, "a shard has failed");
+        if matches!(failure, EndpointError::RuntimeGone) && self.closing.is_some() {
+            // The usual end of a program that closes its endpoint while tasks hold handles of it.
+            tracing::debug!(
+                shard = self.position.index,
+                "the runtime has ended after the endpoint was closed"
+            );
+        } else {
+            tracing::error!(%failure, shard = self.position.index, "a shard has failed");
+        }
         if self.link.set_failure(failure.clone()) {
             self.link.keep_socket(self.socket.handle());
         }

@@ -125,6 +125,7 @@ impl Driver {
         self.shard.pressure = pressure;
         self.shard.expire_handshakes(now);
         self.shard.handle_timeouts(now);
+        self.shard.end_lingering(now);
         self.shard.flush(now).map_err(broken)?;
         self.shard.serve().map_err(broken)?;
         self.shard.begin_pending_clients(now)?;
@@ -184,6 +185,7 @@ impl Driver {
         self.alarm.set(self.shard.transmitter.resend_at());
         self.alarm.set(self.receiver.retry_at());
         self.alarm.set(self.shard.handshakes_resume_at());
+        self.alarm.set(self.shard.lingering_ends_at());
         // Errors wake it too, because a buffer full of them receives no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;
         let is_blocked = self.shard.transmitter.is_blocked();

@@ -106,6 +106,15 @@ impl Inbox {
 pub(crate) struct CloseAll {
     pub(crate) code: u64,
     pub(crate) reason: Vec<u8>,
+    pub(crate) when: CloseWhen,
+}
+
+/// When a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum CloseWhen {
+    Now,
+    /// Once what the application has ended is delivered, within the [limits](super::lingering).
+    Delivered,
 }
 
 /// The counters of a shard, as it writes them.
@@ -308,11 +317,7 @@ impl ShardLink {
     }
 
     /// Closes all connections, and accepts none.
-    pub(crate) fn close(&self, code: u64, reason: &[u8]) {
-        let close = CloseAll {
-            code,
-            reason: reason.to_vec(),
-        };
+    pub(crate) fn close(&self, close: CloseAll) {
         // Only the first close takes effect.
         let _ = self.closed_with.set(close.clone());
         // A failed shard will have no successor.
@@ -324,6 +329,12 @@ impl ShardLink {
     /// Returns how the application closed the endpoint, if it has.
     pub(crate) fn closed_with(&self) -> Option<&CloseAll> {
         self.closed_with.get()
+    }
+
+    /// Returns whether the endpoint is closed as soon as what is left is delivered.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.closed_with()
+            .is_some_and(|close| close.when == CloseWhen::Delivered)
     }
 
     /// Injects a fault into the next turn.

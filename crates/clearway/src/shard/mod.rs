@@ -12,6 +12,7 @@
 //! | `backlog` | datagrams that wait for the turn of their connection |
 //! | `pending_clients` | new clients that wait for their handshake to begin |
 //! | `eviction` | closing connections when memory or places run out |
+//! | `lingering` | closing connections once what is left is delivered |
 //! | `transmitter` | sending trains of datagrams |
 //! | `async_socket` | the socket with its readiness |
 //! | `deadlines`, `alarm` | the deadlines of connections, and the timer for the next |
@@ -28,6 +29,7 @@ mod connections;
 mod deadlines;
 mod driver;
 mod eviction;
+mod lingering;
 mod link;
 mod pending_clients;
 mod receiver;
@@ -54,7 +56,7 @@ pub(crate) use self::driver::Driver;
 #[cfg(feature = "testing")]
 pub use self::link::Fault;
 pub use self::link::ShardCounters;
-pub(crate) use self::link::ShardLink;
+pub(crate) use self::link::{CloseAll, CloseWhen, ShardLink};
 pub(crate) use self::scheduler::{MAX_OWED, QUANTUM_NANOS};
 
 /// A shard's socket as a file descriptor, for the runtime.

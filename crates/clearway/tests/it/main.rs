@@ -3,6 +3,7 @@
 mod common;
 mod connect_response;
 
+mod client_close;
 mod closed_port;
 mod closing;
 mod connect_udp;
@@ -20,6 +21,7 @@ mod hostile_tunnels;
 mod http;
 mod icmp_flood;
 mod interim;
+mod late_settings;
 mod limits;
 mod mtu;
 mod panics;

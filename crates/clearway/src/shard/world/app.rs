@@ -159,6 +159,14 @@ impl App {
         });
     }
 
+    /// Finishes the stream that was written, unless it is being written.
+    pub(super) fn finish(&mut self) {
+        if let Some(out) = &mut self.done.borrow_mut().out {
+            // This fails if it was finished before, or the connection has ended.
+            let _ = out.finish();
+        }
+    }
+
     pub(super) fn drop_all(&mut self) {
         self.tasks.clear();
         *self.done.borrow_mut() = Done::default();

@@ -3,6 +3,7 @@
 use super::socket::Fault;
 use super::{BUDGET, Shard};
 use crate::connection::Stage;
+use crate::shard::{CloseAll, CloseWhen};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Event {
@@ -24,14 +25,16 @@ pub(super) enum Event {
     /// The application of a connection calls a handle.
     Writes(usize),
     Reads(usize),
+    Finishes(usize),
     Closes(usize),
     Drops(usize),
     /// The connection panics when it next reaches the stage.
     Panics(usize, Stage),
     /// Other shards use up the endpoint's memory.
     MemoryIsShort,
-    /// The endpoint is closed, or its last handle is dropped.
+    /// The endpoint is closed, now or once everything is delivered, or its last handle is dropped.
     CloseAll,
+    CloseDelivered,
     Abandon,
 }
 
@@ -70,11 +73,13 @@ impl Shard {
             }
             Event::Writes(_)
             | Event::Reads(_)
+            | Event::Finishes(_)
             | Event::Closes(_)
             | Event::Drops(_)
             | Event::Panics(..)
             | Event::MemoryIsShort
             | Event::CloseAll
+            | Event::CloseDelivered
             | Event::Abandon => {}
         }
     }
@@ -83,6 +88,7 @@ impl Shard {
         match event {
             Event::Writes(n) => self.apps[n].write(),
             Event::Reads(n) => self.apps[n].read(),
+            Event::Finishes(n) => self.apps[n].finish(),
             Event::Closes(n) => {
                 if let Some(connection) = &self.apps[n].connection {
                     connection.close(7, b"bye");
@@ -104,10 +110,8 @@ impl Shard {
                 self.settle();
                 self.link.budget.change(BUDGET, 0);
             }
-            Event::CloseAll => {
-                self.closing = true;
-                self.link.close(9, b"done");
-            }
+            Event::CloseAll => self.close(CloseWhen::Now),
+            Event::CloseDelivered => self.close(CloseWhen::Delivered),
             Event::Abandon => {
                 self.abandoned = true;
                 self.link.abandon();
@@ -121,5 +125,14 @@ impl Shard {
             | Event::Fails(_)
             | Event::Alarm => {}
         }
+    }
+
+    pub(super) fn close(&mut self, when: CloseWhen) {
+        self.closing = Some(when);
+        self.link.close(CloseAll {
+            code: 9,
+            reason: b"done".to_vec(),
+            when,
+        });
     }
 }

@@ -18,6 +18,9 @@ impl Shard {
         if blocked && !shard.transmitter.resend_at().is_some_and(alarmed) {
             return Err("a train waits for the socket, and no alarm will offer it again".into());
         }
+        if !shard.lingering_ends_at().is_none_or(alarmed) {
+            return Err("connections linger, and no alarm will close them".into());
+        }
         let arrived = self.socket.queues().arrived.len();
         if arrived > 0 && !driver.receiver.retry_at().is_some_and(alarmed) {
             return Err(format!(

@@ -10,6 +10,7 @@ mod app;
 mod events;
 mod fairness;
 mod invariants;
+mod lingering;
 mod peer;
 mod socket;
 
@@ -32,7 +33,7 @@ use self::events::Event;
 use self::peer::Peer;
 use self::socket::{Fault, MemorySocket};
 use super::async_socket::AsyncSocket;
-use super::{Clock, Driver, Position, ShardLink};
+use super::{Clock, CloseWhen, Driver, Position, ShardLink};
 use crate::connection::Stage;
 use crate::endpoint::{EndpointShared, shard_parts};
 use crate::error::EndpointError;
@@ -81,7 +82,7 @@ struct Shard {
     now: Instant,
     peers: Vec<Peer>,
     apps: Vec<App>,
-    closing: bool,
+    closing: Option<CloseWhen>,
     abandoned: bool,
     faults: u8,
     /// How the loop ended.
@@ -142,7 +143,7 @@ impl Shard {
             now,
             peers: Vec::new(),
             apps: Vec::new(),
-            closing: false,
+            closing: None,
             abandoned: false,
             faults: 0,
             ended: None,
@@ -302,7 +303,9 @@ impl World for Shard {
             ];
             events.extend(faults.map(Event::Fails));
         }
-        events.extend((!self.closing).then_some(Event::CloseAll));
+        let now = self.closing == Some(CloseWhen::Now);
+        events.extend((!now).then_some(Event::CloseAll));
+        events.extend((self.closing.is_none()).then_some(Event::CloseDelivered));
         events.extend((!self.abandoned).then_some(Event::Abandon));
         for (n, app) in self.apps.iter().enumerate() {
             events.push(Event::Arrives(n));
@@ -315,6 +318,7 @@ impl World for Shard {
             events.extend([
                 Event::Writes(n),
                 Event::Reads(n),
+                Event::Finishes(n),
                 Event::Closes(n),
                 Event::Drops(n),
             ]);
@@ -383,7 +387,8 @@ impl World for Shard {
                 })
                 .collect();
             let blocked = driver.shard.transmitter.is_blocked();
-            (entries, blocked, driver.alarm.armed().map(until))
+            let lingering = driver.shard.lingering.as_ref().map(|it| it.left(self.now));
+            (entries, blocked, driver.alarm.armed().map(until), lingering)
         });
         let apps: Vec<_> = self.apps.iter().map(App::summary).collect();
         let peers: Vec<_> = self
@@ -440,11 +445,13 @@ fn no_order_of_full_buffers_and_lost_readiness_events_stops_a_shard() {
         | Event::Fails(Fault::Unavailable | Fault::Dropped) => true,
         Event::Fails(_)
         | Event::IsLost(_)
+        | Event::Finishes(_)
         | Event::Closes(_)
         | Event::Drops(_)
         | Event::Panics(..)
         | Event::MemoryIsShort
         | Event::CloseAll
+        | Event::CloseDelivered
         | Event::Abandon => false,
     };
     explore("a shard whose socket is full", &Scope::new(1, keep), 4, 5);
@@ -464,6 +471,8 @@ fn no_order_of_closes_leaks_a_connection_count_or_a_waiting_task() {
         | Event::CloseAll
         | Event::Abandon => true,
         Event::Fails(_)
+        | Event::Finishes(_)
+        | Event::CloseDelivered
         | Event::Writable
         | Event::WritableUnannounced
         | Event::Arrives(_)

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use clearway_quic::Instant;
 use clearway_quic::ack::ReceivedEcn;
 use clearway_quic::connection::{ConnectOptions, Connection, RecvMeta};
 use clearway_quic::crypto::ServerName;
 use clearway_quic::endpoint::{DatagramEvent, Endpoint, EndpointConfig};
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::{Directionality, StreamId};
+use clearway_quic::{Instant, Role};
 
 use crate::ClientConfig;
 
@@ -69,6 +69,20 @@ impl Peer {
             // Reads nothing, so that the server reaches the limits.
             let _ = id;
         }
+    }
+
+    /// Reads what has arrived on the server's stream. Returns the number of bytes, and whether the
+    /// stream ended.
+    pub(super) fn read_all(&mut self) -> (usize, bool) {
+        let id = StreamId::new(Role::Server, Directionality::Unidirectional, 0);
+        let (mut len, mut buffer) = (0, vec![0; 1_000]);
+        while let Ok(read) = self.connection.read(id, &mut buffer) {
+            match read {
+                Some(read) => len += read,
+                None => return (len, true),
+            }
+        }
+        (len, false)
     }
 
     /// Writes a few bytes on its one stream.
