@@ -6,26 +6,32 @@
 //! ```
 //!
 //! The first number is how many connections have 80 tunnels each, the second how many datagrams of
-//! 1,000 bytes are sent back, of which 32 are on their way at a time. The server is a process of its own.
+//! 1,000 bytes are sent back, of which 32 are on their way at a time. The server is a process of its own,
+//! and for memory one for each kind of tunnel: what another kind has given back to the allocator would be
+//! used again, and not count. An idle CONNECT-UDP tunnel has a socket to its target, as at a proxy.
 
 use std::error::Error;
 use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{any, get};
 use bytes::Bytes;
-use clearway::http::connect_udp::{Target, UdpTunnel, UdpTunnelMode};
+use clearway::http::connect_udp::{Target, UdpProxy, UdpTunnel, UdpTunnelMode};
 use clearway::http::webtransport::{AllowedOrigins, SessionRequest, WebTransportSession};
 use clearway::http::{Client, OpenTunnel, Protocol, Server, Tunnel, TunnelDatagrams};
 use clearway::{ClientConfig, Connection, DevelopmentIdentity, Endpoint, ServerConfig};
 
 /// Tunnels on a connection.
 const TUNNELS: usize = 80;
+/// The token of the proxy's clients.
+const TOKEN: &str = "a-token-for-this-program";
 const PAYLOAD: usize = 1_000;
 const WINDOW: usize = 32;
 /// How long a datagram may take before it counts as lost.
@@ -42,15 +48,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Ok(default),
     };
     let (connections, datagrams) = (number(0, 20)?, number(1, 100_000)?);
-    let mut server = ServerProcess::start()?;
-    let result = async {
-        memory(&server, connections).await?;
-        time(&server, datagrams).await
-    };
-    let result = result.await;
-    server.process.kill()?;
-    server.process.wait()?;
-    result
+    for kind in ["tunnel", "CONNECT-UDP", "WebTransport"] {
+        memory(&ServerProcess::start()?, kind, connections).await?;
+    }
+    time(&ServerProcess::start()?, datagrams).await
 }
 
 /// Serves DATAGRAM frames on one port, and tunnels on another.
@@ -70,7 +71,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         .route("/", get(async || "hello"))
         .route("/tunnel", any(tunnel))
         .route("/session", any(session))
-        .fallback(any(udp));
+        .route("/.well-known/masque/udp/{*target}", any(udp));
     let plain = tokio::spawn(async move { plain.serve(echo).await });
     http.serve(router).await?;
     plain.await??;
@@ -89,8 +90,16 @@ async fn tunnel(request: Request) -> Response {
     Response::default()
 }
 
-/// Sends back at once what a proxy would send to a socket.
+/// A proxy for clients with its token. For others, sends back at once what a proxy would send to a
+/// socket.
 async fn udp(request: Request) -> Response {
+    if request.headers().contains_key("proxy-authorization") {
+        static PROXY: LazyLock<UdpProxy> = LazyLock::new(|| {
+            let loopback = IpAddr::from(Ipv4Addr::LOCALHOST).into();
+            UdpProxy::builder().token(TOKEN).allow(loopback).build()
+        });
+        return PROXY.serve(request).await.map(|()| Body::empty());
+    }
     if let Some(tunnel) = request.extensions().get::<Tunnel>().cloned()
         && let Ok(mut tunnel) = UdpTunnel::accept(tunnel).await
     {
@@ -120,38 +129,38 @@ fn client() -> Result<Client, Box<dyn Error>> {
     )?)
 }
 
-/// Opens tunnels of each kind and prints what each takes at the server.
-async fn memory(server: &ServerProcess, connections: usize) -> Result<(), Box<dyn Error>> {
-    for kind in ["tunnel", "CONNECT-UDP", "WebTransport"] {
-        let clients: Vec<Client> = (0..connections)
-            .map(|_| client())
-            .collect::<Result<_, _>>()?;
-        for client in &clients {
-            let url = format!("https://{}/", server.http);
-            client.get(&url).await?.body_mut().text(100).await?;
-        }
-        settle().await;
-        let before = server.resident()?;
-        let mut tunnels = Vec::new();
-        let mut sessions = Vec::new();
-        let mut udp = Vec::new();
-        for client in &clients {
-            for _ in 0..TUNNELS {
-                match kind {
-                    "tunnel" => tunnels.push(open_tunnel(client, server.http).await?),
-                    "CONNECT-UDP" => udp.push(open_udp(client, server.http).await?),
-                    _ => sessions.push(open_session(client, server.http).await?),
-                }
+/// Opens tunnels of a kind, and prints what each takes at the server.
+async fn memory(
+    server: &ServerProcess,
+    kind: &str,
+    connections: usize,
+) -> Result<(), Box<dyn Error>> {
+    let clients: Vec<Client> = (0..connections)
+        .map(|_| client())
+        .collect::<Result<_, _>>()?;
+    for client in &clients {
+        let url = format!("https://{}/", server.http);
+        client.get(&url).await?.body_mut().text(100).await?;
+    }
+    settle().await;
+    let before = server.resident()?;
+    let mut tunnels = Vec::new();
+    let mut sessions = Vec::new();
+    let mut udp = Vec::new();
+    for client in &clients {
+        for _ in 0..TUNNELS {
+            match kind {
+                "tunnel" => tunnels.push(open_tunnel(client, server.http).await?),
+                "CONNECT-UDP" => udp.push(open_udp(client, server.http, Some(TOKEN)).await?),
+                _ => sessions.push(open_session(client, server.http).await?),
             }
         }
-        settle().await;
-        let grown = server.resident()?.saturating_sub(before) as f64;
-        let count = (connections * TUNNELS) as f64;
-        println!(
-            "idle {kind}: {:.2} KiB of the server each",
-            grown / 1024.0 / count
-        );
     }
+    settle().await;
+    let grown = server.resident()?.saturating_sub(before) as f64;
+    let count = (connections * TUNNELS) as f64;
+    let each = grown / 1024.0 / count;
+    println!("idle {kind}: {each:.2} KiB of the server each");
     Ok(())
 }
 
@@ -166,11 +175,15 @@ async fn open_tunnel(client: &Client, server: SocketAddr) -> Result<OpenTunnel, 
     Ok(client.tunnel(request).await?)
 }
 
-async fn open_udp(client: &Client, server: SocketAddr) -> Result<UdpTunnel, Box<dyn Error>> {
+async fn open_udp(
+    client: &Client,
+    server: SocketAddr,
+    token: Option<&str>,
+) -> Result<UdpTunnel, Box<dyn Error>> {
     let proxy = format!("https://{server}").parse()?;
-    let target = Target::new("192.0.2.1", 443)?;
+    let target = Target::new("127.0.0.1", 443)?;
     let mode = UdpTunnelMode::Datagrams;
-    Ok(UdpTunnel::connect(client, &proxy, &target, None, mode).await?)
+    Ok(UdpTunnel::connect(client, &proxy, &target, token, mode).await?)
 }
 
 async fn open_session(
@@ -196,7 +209,7 @@ async fn time(server: &ServerProcess, count: usize) -> Result<(), Box<dyn Error>
     let opened = open_tunnel(&client, server.http).await?;
     let (_sender, _receiver, datagrams) = opened.into_parts();
     report.run("HTTP datagrams", datagrams).await?;
-    let udp = open_udp(&client, server.http).await?;
+    let udp = open_udp(&client, server.http, None).await?;
     report.run("CONNECT-UDP", udp).await?;
     let session = open_session(&client, server.http).await?;
     report.run("WebTransport", session).await
@@ -329,5 +342,13 @@ impl ServerProcess {
             sum += first.parse::<u64>()?;
         }
         Ok(sum)
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
