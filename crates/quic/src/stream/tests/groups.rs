@@ -87,7 +87,10 @@ impl World {
         }
         for (id, mut read) in core::mem::take(&mut self.headers) {
             let mut header = [0; HEADER];
-            while let Ok(Some(more @ 1..)) = self.server.read(id, &mut header[read..]) {
+            // Not beyond it, where a reset would be reported and the stream be over.
+            while read < HEADER
+                && let Ok(Some(more @ 1..)) = self.server.read(id, &mut header[read..])
+            {
                 read += more;
             }
             if read < HEADER {
