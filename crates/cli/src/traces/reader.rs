@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use clearway_trace::capture::{self, KeyLog};
 use clearway_trace::event::Event;
@@ -14,6 +16,10 @@ use crate::failure::{Failure, Kind};
 
 /// Maximum size of a file of TLS secrets, in bytes.
 const MAX_SECRETS: u64 = 64 << 20;
+
+/// Size in bytes from which on a file is decoded on several threads; smaller ones are read before
+/// those would help.
+const PARALLEL: u64 = 1 << 20;
 
 /// The option that names TLS secrets.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -60,7 +66,16 @@ impl TraceReader {
     /// # Errors
     /// If it cannot be read, or is of no known format.
     pub(crate) fn open(path: &Path, secrets: &KeyLog) -> Result<Self, Box<dyn Error>> {
-        Self::decode(BufReader::new(File::open(path)?), secrets)
+        let file = File::open(path)?;
+        let size = file.metadata()?.len();
+        let this = Self::decode(BufReader::new(file), secrets)?;
+        Ok(match this {
+            Self::Qlog(reader) if size >= PARALLEL => {
+                let threads = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+                Self::Qlog(Box::new(reader.in_parallel(threads)))
+            }
+            other => other,
+        })
     }
 
     /// Reads a trace from `input`, decompressed.

@@ -102,16 +102,27 @@ impl PacketType {
     /// The type with this name, in any stack's spelling.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
-        match name.to_ascii_lowercase().as_str() {
-            "initial" => Self::Initial,
-            "handshake" => Self::Handshake,
-            "0rtt" | "zerortt" | "zero_rtt" | "0-rtt" => Self::ZeroRtt,
-            "1rtt" | "onertt" | "one_rtt" | "1-rtt" | "short" => Self::OneRtt,
-            "retry" => Self::Retry,
-            "version_negotiation" | "versionnegotiation" => Self::VersionNegotiation,
-            "stateless_reset" | "statelessreset" => Self::StatelessReset,
-            _ => Self::Unknown,
-        }
+        const NAMES: [(&str, PacketType); 16] = [
+            ("1RTT", PacketType::OneRtt),
+            ("onertt", PacketType::OneRtt),
+            ("one_rtt", PacketType::OneRtt),
+            ("1-rtt", PacketType::OneRtt),
+            ("short", PacketType::OneRtt),
+            ("initial", PacketType::Initial),
+            ("handshake", PacketType::Handshake),
+            ("0RTT", PacketType::ZeroRtt),
+            ("zerortt", PacketType::ZeroRtt),
+            ("zero_rtt", PacketType::ZeroRtt),
+            ("0-rtt", PacketType::ZeroRtt),
+            ("retry", PacketType::Retry),
+            ("version_negotiation", PacketType::VersionNegotiation),
+            ("versionnegotiation", PacketType::VersionNegotiation),
+            ("stateless_reset", PacketType::StatelessReset),
+            ("statelessreset", PacketType::StatelessReset),
+        ];
+        let named = |(known, _): &&(&str, Self)| known.eq_ignore_ascii_case(name);
+        let found = NAMES.iter().find(named);
+        found.map_or(Self::Unknown, |(_, kind)| *kind)
     }
 
     /// Its packet number space; `None` for packets without a number.

@@ -1,59 +1,62 @@
 //! Decoding of one event's JSON.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_recovery::controller::WindowPolicy;
 use clearway_recovery::limit::Limit;
-use serde_json::Value;
 
-use super::fields::{boolean, field, integer, length, ms, negative, text, time, u64_of, word};
+use super::fields::{boolean, field, length, lower_case, ms, negative, text, time, u64_of, word};
 use super::frames::frames;
 use super::header::Header;
+use super::metrics::metrics;
+use super::value::Value;
 use crate::event::{
-    Closed, Event, EventData, Initiator, Metrics, Name, Packet, PacketType, Parameters,
-    RecoveryParameters, Started, TimerChange, TimerKind,
+    Closed, Event, EventData, Initiator, Name, Packet, PacketType, Parameters, RecoveryParameters,
+    Started, TimerChange, TimerKind,
 };
 use crate::qlog::encode::{DROPPED, OTHER_LOSS_TRIGGER};
 
 /// Decodes an event, with its time as in the file; `None` if it is invalid.
-pub(super) fn event(value: &Value, header: &Header) -> Option<Event> {
+pub(super) fn event(value: Value<'_>, header: &Header) -> Option<Event> {
     let unit = if header.micros { 1_000 } else { 1_000_000 };
-    match value {
-        Value::Object(_) => {
-            let time = time(field(value, &["time", "relative_time"])?, unit)?;
-            let name = value.get("name").and_then(Value::as_str);
-            let name = match name {
-                Some(name) => name.to_ascii_lowercase(),
-                None => {
-                    let category = text(value, &["category"])?;
-                    let event = text(value, &["type", "event", "event_type"])?;
-                    format!("{category}:{event}").to_ascii_lowercase()
-                }
-            };
-            let data = data(&name, value.get("data").unwrap_or(&Value::Null))?;
-            Some(Event { time, data })
-        }
-        Value::Array(values) => {
-            // The first drafts: fields in the order given by the header.
-            let at = |names: &[&str]| {
-                let fields = &header.event_fields;
-                let at = fields
-                    .iter()
-                    .position(|field| names.contains(&field.as_str()))?;
-                values.get(at)
-            };
-            let time = time(at(&["relative_time", "time"])?, unit)?;
-            let category = at(&["category"])?.as_str()?;
-            let event = at(&["event_type", "event"])?.as_str()?;
-            let name = format!("{category}:{event}").to_ascii_lowercase();
-            let data = data(&name, at(&["data"]).unwrap_or(&Value::Null))?;
-            Some(Event { time, data })
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    if value.is_object() {
+        let time = time(field(value, &["time", "relative_time"])?, unit)?;
+        let data_of = value.get("data").unwrap_or(Value::NULL);
+        let data = match value.get("name").and_then(Value::as_str) {
+            Some(name) => data(&lower_case(name), data_of)?,
+            None => {
+                let category = text(value, &["category"])?;
+                let event = text(value, &["type", "event", "event_type"])?;
+                data(&full_name(category, event), data_of)?
+            }
+        };
+        return Some(Event { time, data });
     }
+    // The first drafts: fields in the order given by the header.
+    let values: Vec<Value<'_>> = value.elements()?.collect();
+    let at = |names: &[&str]| {
+        let fields = &header.event_fields;
+        let at = fields
+            .iter()
+            .position(|field| names.contains(&field.as_str()))?;
+        values.get(at).copied()
+    };
+    let time = time(at(&["relative_time", "time"])?, unit)?;
+    let category = at(&["category"])?.as_str()?;
+    let event = at(&["event_type", "event"])?.as_str()?;
+    let data = data(
+        &full_name(category, event),
+        at(&["data"]).unwrap_or(Value::NULL),
+    )?;
+    Some(Event { time, data })
 }
 
-fn data(name: &str, it: &Value) -> Option<EventData> {
+fn full_name(category: &str, event: &str) -> String {
+    format!("{category}:{event}").to_ascii_lowercase()
+}
+
+fn data(name: &str, it: Value<'_>) -> Option<EventData> {
     let (category, kind) = name.split_once(':').unwrap_or(("", name));
     if category == "simulation" {
         return simulation(kind, it);
@@ -70,7 +73,7 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
             EventData::ParametersSet(Box::new(parameters(it)))
         }
         "version_information" => match text(it, &["chosen_version"])
-            .and_then(|chosen| u32::from_str_radix(&chosen, 16).ok())
+            .and_then(|chosen| u32::from_str_radix(chosen, 16).ok())
         {
             Some(chosen) => EventData::VersionInformation { chosen },
             // Others also say only what was offered.
@@ -133,11 +136,9 @@ fn data(name: &str, it: &Value) -> Option<EventData> {
             old: u64_of(it, &["old"]),
             new: u64_of(it, &["new", "mtu"])?,
         },
-        "warning" if text(it, &["message"]).as_deref() == Some(DROPPED) => {
-            EventData::EventsDropped {
-                count: u64_of(it, &["code"])?,
-            }
-        }
+        "warning" if text(it, &["message"]) == Some(DROPPED) => EventData::EventsDropped {
+            count: u64_of(it, &["code"])?,
+        },
         _ => other(name),
     })
 }
@@ -148,32 +149,33 @@ fn other(name: &str) -> EventData {
     }
 }
 
-fn simulation(kind: &str, it: &Value) -> Option<EventData> {
+fn simulation(kind: &str, it: Value<'_>) -> Option<EventData> {
+    let owned = |name: &str| text(it, &[name]).map(|text| Name::Owned(text.to_owned()));
     match kind {
-        "scenario" => {
-            let details = it.get("details").and_then(Value::as_object);
-            let said = |value: &Value| {
-                value
-                    .as_str()
-                    .map_or_else(|| value.to_string(), str::to_owned)
-            };
-            Some(EventData::Scenario {
-                name: text(it, &["name"])?.into(),
-                details: details
-                    .map(|map| {
-                        map.iter()
-                            .map(|(key, value)| (key.clone(), said(value)))
-                            .collect()
-                    })
-                    .unwrap_or_default(),
-            })
-        }
+        "scenario" => Some(EventData::Scenario {
+            name: owned("name")?,
+            details: it.get("details").map(details).unwrap_or_default(),
+        }),
         "marker" => Some(EventData::Marker {
-            kind: text(it, &["type"]).unwrap_or_default().into(),
-            message: text(it, &["message"]).unwrap_or_default().into(),
+            kind: owned("type").unwrap_or_default(),
+            message: owned("message").unwrap_or_default(),
         }),
         _ => Some(other(&format!("simulation:{kind}"))),
     }
+}
+
+/// The fields of an object, ordered by name; texts as they are, the rest as JSON.
+fn details(it: Value<'_>) -> Vec<(String, String)> {
+    let said = |value: Value<'_>| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_json().to_string(),
+    };
+    let fields = it.fields().into_iter().flatten();
+    let ordered: BTreeMap<&str, Value<'_>> = fields.collect();
+    let ordered = ordered.into_iter();
+    ordered
+        .map(|(key, value)| (key.to_owned(), said(value)))
+        .collect()
 }
 
 /// `SlowStart` and `slow start` are `slow_start`.
@@ -186,14 +188,12 @@ fn state(name: Name) -> Name {
     }
 }
 
-fn alpn(value: &Value) -> Option<Name> {
-    let named = value.as_str().map(str::to_owned);
-    named
-        .or_else(|| text(value, &["string_value"]))
-        .map(Name::Owned)
+fn alpn(value: Value<'_>) -> Option<Name> {
+    let named = value.as_str().or_else(|| text(value, &["string_value"]));
+    Some(Name::Owned(named?.to_owned()))
 }
 
-fn initiator(it: &Value) -> Option<Initiator> {
+fn initiator(it: Value<'_>) -> Option<Initiator> {
     match text(it, &["initiator", "owner"])?
         .to_ascii_lowercase()
         .as_str()
@@ -204,13 +204,13 @@ fn initiator(it: &Value) -> Option<Initiator> {
     }
 }
 
-fn address(it: &Value, ips: &[&str], ports: &[&str]) -> Option<SocketAddr> {
+fn address(it: Value<'_>, ips: &[&str], ports: &[&str]) -> Option<SocketAddr> {
     let ip: IpAddr = text(it, ips)?.parse().ok()?;
     let port = u64_of(it, ports).and_then(|port| u16::try_from(port).ok());
     Some(SocketAddr::new(ip, port.unwrap_or(0)))
 }
 
-fn endpoint(it: &Value) -> Option<SocketAddr> {
+fn endpoint(it: Value<'_>) -> Option<SocketAddr> {
     address(
         it,
         &["ip_v4", "ip_v6", "ip"],
@@ -218,30 +218,30 @@ fn endpoint(it: &Value) -> Option<SocketAddr> {
     )
 }
 
-fn remote(it: &Value) -> Option<SocketAddr> {
+fn remote(it: Value<'_>) -> Option<SocketAddr> {
     endpoint(field(it, &["tuple_remote", "path_remote", "remote"])?)
 }
 
-fn first_cid(it: &Value) -> Option<String> {
-    let ids = it.get("connection_ids")?.as_array()?;
-    ids.first()?.as_str().map(str::to_owned)
+fn first_cid(it: Value<'_>) -> Option<String> {
+    let mut ids = it.get("connection_ids")?.elements()?;
+    ids.next()?.as_str().map(str::to_owned)
 }
 
-fn started(it: &Value) -> Started {
+fn started(it: Value<'_>) -> Started {
     let old = |side: &str| address(it, &[&format!("{side}_ip")], &[&format!("{side}_port")]);
     Started {
         role: None,
         local: it.get("local").and_then(endpoint).or_else(|| old("src")),
         remote: it.get("remote").and_then(endpoint).or_else(|| old("dst")),
-        original_dcid: text(it, &["dst_cid"]),
+        original_dcid: text(it, &["dst_cid"]).map(str::to_owned),
         local_cid: it
             .get("local")
             .and_then(first_cid)
-            .or_else(|| text(it, &["src_cid"])),
+            .or_else(|| Some(text(it, &["src_cid"])?.to_owned())),
     }
 }
 
-fn closed(it: &Value) -> Closed {
+fn closed(it: Value<'_>) -> Closed {
     let application = it.get("application_error").is_some()
         || it.get("application_code").is_some()
         || it.get("application_error_code").is_some();
@@ -261,11 +261,11 @@ fn closed(it: &Value) -> Closed {
             ],
         ),
         application,
-        reason: text(it, &["reason"]),
+        reason: text(it, &["reason"]).map(str::to_owned),
     }
 }
 
-fn parameters(it: &Value) -> Parameters {
+fn parameters(it: Value<'_>) -> Parameters {
     let get = |name: &str| u64_of(it, &[name]);
     Parameters {
         initiator: initiator(it),
@@ -286,25 +286,25 @@ fn parameters(it: &Value) -> Parameters {
     }
 }
 
-fn packet_type(it: &Value) -> PacketType {
-    let header = it.get("header").unwrap_or(&Value::Null);
+fn packet_type(it: Value<'_>) -> PacketType {
+    let header = it.get("header").unwrap_or(Value::NULL);
     let name = text(header, &["packet_type"]).or_else(|| text(it, &["packet_type"]));
-    name.map_or(PacketType::Unknown, |name| PacketType::from_name(&name))
+    name.map_or(PacketType::Unknown, PacketType::from_name)
 }
 
-fn number(it: &Value) -> Option<u64> {
-    let header = it.get("header").unwrap_or(&Value::Null);
+fn number(it: Value<'_>) -> Option<u64> {
+    let header = it.get("header").unwrap_or(Value::NULL);
     u64_of(header, &["packet_number"]).or_else(|| u64_of(it, &["packet_number"]))
 }
 
-fn size(it: &Value) -> Option<u64> {
-    let header = it.get("header").unwrap_or(&Value::Null);
+fn size(it: Value<'_>) -> Option<u64> {
+    let header = it.get("header").unwrap_or(Value::NULL);
     length(it, &["packet_size"]).or_else(|| u64_of(header, &["packet_size"]))
 }
 
 /// `None` if its number is negative: no packet has such a number.
-fn packet(it: &Value) -> Option<Packet> {
-    let header = it.get("header").unwrap_or(&Value::Null);
+fn packet(it: Value<'_>) -> Option<Packet> {
+    let header = it.get("header").unwrap_or(Value::NULL);
     let number_of = |it| negative(it, &["packet_number"]);
     if number_of(header) || number_of(it) {
         return None;
@@ -316,11 +316,11 @@ fn packet(it: &Value) -> Option<Packet> {
         frames: frames(it),
         in_flight: None,
         mtu_probe: boolean(it, &["is_mtu_probe_packet"]).unwrap_or(false),
-        ecn: text(it, &["ecn"]).map(Name::Owned),
+        ecn: text(it, &["ecn"]).map(|mark| Name::Owned(mark.to_owned())),
     })
 }
 
-fn dropped(it: &Value) -> EventData {
+fn dropped(it: Value<'_>) -> EventData {
     let kind = packet_type(it);
     EventData::PacketDropped {
         kind: (kind != PacketType::Unknown).then_some(kind),
@@ -329,7 +329,7 @@ fn dropped(it: &Value) -> EventData {
     }
 }
 
-fn lost(it: &Value) -> Option<EventData> {
+fn lost(it: Value<'_>) -> Option<EventData> {
     // If the type is missing, assume the most frequent one.
     let kind = match packet_type(it) {
         PacketType::Unknown => PacketType::OneRtt,
@@ -344,8 +344,8 @@ fn lost(it: &Value) -> Option<EventData> {
     })
 }
 
-fn moved(name: &str, it: &Value) -> EventData {
-    if text(it, &["to"]).as_deref() == Some("application") {
+fn moved(name: &str, it: Value<'_>) -> EventData {
+    if text(it, &["to"]) == Some("application") {
         EventData::StreamDataRead {
             stream: u64_of(it, &["stream_id"]),
             len: length(it, &["length"]).unwrap_or(0),
@@ -356,26 +356,26 @@ fn moved(name: &str, it: &Value) -> EventData {
 }
 
 /// The limit, or `None` inside for unblocked. Blocked without a known reason is invalid here.
-fn blocked(it: &Value) -> Option<Option<Limit>> {
-    match text(it, &["new"])?.as_str() {
+fn blocked(it: Value<'_>) -> Option<Option<Limit>> {
+    match text(it, &["new"])? {
         "unblocked" => Some(None),
         "blocked" => {
             let reason = text(it, &["reason"])?;
-            Limit::from_qlog_name(&reason).map(Some)
+            Limit::from_qlog_name(reason).map(Some)
         }
         _ => None,
     }
 }
 
-fn timer_kind(it: &Value) -> Option<TimerKind> {
-    match text(it, &["timer_type"])?.as_str() {
+fn timer_kind(it: Value<'_>) -> Option<TimerKind> {
+    match text(it, &["timer_type"])? {
         "ack" | "loss_timeout" => Some(TimerKind::Loss),
         "pto" => Some(TimerKind::Pto),
         _ => None,
     }
 }
 
-fn timer(name: &str, it: &Value) -> Option<EventData> {
+fn timer(name: &str, it: Value<'_>) -> Option<EventData> {
     let kind = timer_kind(it);
     if kind.is_none() && it.get("timer_type").is_some() {
         // The idle timer and others do not belong to recovery.
@@ -383,7 +383,7 @@ fn timer(name: &str, it: &Value) -> Option<EventData> {
     }
     Some(EventData::TimerUpdated {
         kind,
-        change: match text(it, &["event_type"])?.as_str() {
+        change: match text(it, &["event_type"])? {
             "set" => TimerChange::Set(ms(it, &["delta"])),
             "expired" => TimerChange::Expired,
             "cancelled" | "canceled" => TimerChange::Cancelled,
@@ -392,7 +392,7 @@ fn timer(name: &str, it: &Value) -> Option<EventData> {
     })
 }
 
-fn key_kind(it: &Value) -> Option<PacketType> {
+fn key_kind(it: Value<'_>) -> Option<PacketType> {
     let name = text(it, &["key_type"])?.to_ascii_lowercase();
     let kinds = [
         ("initial", PacketType::Initial),
@@ -404,11 +404,11 @@ fn key_kind(it: &Value) -> Option<PacketType> {
     found.map(|(_, kind)| kind)
 }
 
-fn recovery_parameters(it: &Value) -> EventData {
-    let thousandths = |value: &Value| time(value, 1_000);
+fn recovery_parameters(it: Value<'_>) -> EventData {
+    let thousandths = |value: Value<'_>| time(value, 1_000);
     EventData::RecoveryParametersSet(Box::new(RecoveryParameters {
         controller: word(it, &["controller", "congestion_control", "cc"]),
-        window_policy: text(it, &["window_policy"]).and_then(|name| WindowPolicy::from_name(&name)),
+        window_policy: text(it, &["window_policy"]).and_then(WindowPolicy::from_name),
         reordering_threshold: u64_of(it, &["reordering_threshold"]),
         time_threshold: it.get("time_threshold").and_then(thousandths),
         initial_rtt: ms(it, &["initial_rtt"]),
@@ -417,81 +417,4 @@ fn recovery_parameters(it: &Value) -> EventData {
         minimum_congestion_window: u64_of(it, &["minimum_congestion_window"]),
         persistent_congestion_threshold: u64_of(it, &["persistent_congestion_threshold"]),
     }))
-}
-
-/// Metrics that have a field of their own.
-const METRICS: [&str; 22] = [
-    "min_rtt",
-    "smoothed_rtt",
-    "latest_rtt",
-    "rtt_variance",
-    "pto_count",
-    "congestion_window",
-    "cwnd",
-    "bytes_in_flight",
-    "ssthresh",
-    "packets_in_flight",
-    "pacing_rate",
-    "delivery_rate",
-    "app_limited",
-    "delivered",
-    "lost",
-    "congestion_events",
-    "spurious_events",
-    "persistent_events",
-    "controller",
-    "in_recovery",
-    "max_bandwidth",
-    "path_id",
-];
-
-/// Those that detectors rely on. (`-1` stands for "none" elsewhere.)
-const COUNTED_ON: &[&str] = &[
-    "min_rtt",
-    "smoothed_rtt",
-    "latest_rtt",
-    "congestion_window",
-    "cwnd",
-    "bytes_in_flight",
-];
-
-/// `None` if a value is negative that cannot be.
-fn metrics(it: &Value) -> Option<Metrics> {
-    if negative(it, COUNTED_ON) {
-        return None;
-    }
-    let get = |name: &str| u64_of(it, &[name]);
-    Some(Metrics {
-        min_rtt: ms(it, &["min_rtt"]),
-        smoothed_rtt: ms(it, &["smoothed_rtt"]),
-        latest_rtt: ms(it, &["latest_rtt"]),
-        rtt_variance: ms(it, &["rtt_variance"]),
-        pto_count: get("pto_count"),
-        congestion_window: u64_of(it, &["congestion_window", "cwnd"]),
-        bytes_in_flight: get("bytes_in_flight"),
-        // quiche and others write the largest number for "not set".
-        ssthresh: get("ssthresh").filter(|ssthresh| *ssthresh < u64::from(u32::MAX) << 20),
-        packets_in_flight: get("packets_in_flight"),
-        pacing_rate: get("pacing_rate"),
-        delivery_rate: get("delivery_rate"),
-        app_limited: boolean(it, &["app_limited"]),
-        delivered: get("delivered"),
-        lost: get("lost"),
-        congestion_events: get("congestion_events"),
-        spurious_events: get("spurious_events"),
-        persistent_events: get("persistent_events"),
-        extra: extra(it),
-    })
-}
-
-/// The controller's own metrics: ours in an object, others' beside the rest.
-fn extra(it: &Value) -> Vec<(Name, u64)> {
-    let own = it.get("controller").and_then(Value::as_object);
-    let beside = it.as_object().filter(|_| own.is_none());
-    let fields = own.or(beside).into_iter().flatten();
-    fields
-        .filter(|(name, _)| own.is_some() || !METRICS.contains(&name.as_str()))
-        .filter_map(|(name, value)| Some((Name::Owned(name.clone()), integer(value)?)))
-        .take(64)
-        .collect()
 }

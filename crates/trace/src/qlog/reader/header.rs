@@ -1,8 +1,7 @@
 //! The header of a file.
 
-use serde_json::Value;
-
 use super::fields::{text, u64_of};
+use super::value::Value;
 use crate::event::Role;
 
 /// The header of a file.
@@ -31,25 +30,25 @@ pub struct Header {
 
 impl Header {
     /// Reads a file's header, or that of a later trace in the same file.
-    pub(super) fn absorb(&mut self, value: &Value) {
-        let version = text(value, &["file_schema", "qlog_version"]);
-        self.version = version.or(self.version.take());
-        self.title = text(value, &["title"]).or(self.title.take());
-        let traces = value.get("traces").and_then(Value::as_array);
-        let trace = traces
-            .and_then(|traces| traces.last())
-            .or_else(|| value.get("trace"));
-        if let Some(trace) = trace {
-            self.traces = traces.map_or(1, Vec::len) as u64;
+    pub(super) fn absorb(&mut self, value: Value<'_>) {
+        let owned = |names: &[&str]| text(value, names).map(str::to_owned);
+        self.version = owned(&["file_schema", "qlog_version"]).or(self.version.take());
+        self.title = owned(&["title"]).or(self.title.take());
+        let traces = value.get("traces").and_then(Value::elements);
+        let traces: Option<Vec<_>> = traces.map(Iterator::collect);
+        let last = traces.as_ref().and_then(|traces| traces.last().copied());
+        if let Some(trace) = last.or_else(|| value.get("trace")) {
+            self.traces = traces.map_or(1, |traces| traces.len()) as u64;
             self.absorb_trace(trace);
         }
     }
 
-    fn absorb_trace(&mut self, trace: &Value) {
-        self.title = text(trace, &["title"]).or(self.title.take());
+    fn absorb_trace(&mut self, trace: Value<'_>) {
+        let owned = |value, names: &[&str]| text(value, names).map(str::to_owned);
+        self.title = owned(trace, &["title"]).or(self.title.take());
         if let Some(vantage) = trace.get("vantage_point") {
-            self.name = text(vantage, &["name"]);
-            self.role = match text(vantage, &["type"]).as_deref() {
+            self.name = owned(vantage, &["name"]);
+            self.role = match text(vantage, &["type"]) {
                 Some("client") => Some(Role::Client),
                 Some("server") => Some(Role::Server),
                 Some("network") => Some(Role::Network),
@@ -60,28 +59,26 @@ impl Header {
             .get("configuration")
             .and_then(|configuration| text(configuration, &["time_units"]));
         if let Some(common) = trace.get("common_fields") {
-            self.group = text(common, &["group_id", "ODCID", "odcid"]);
+            self.group = owned(common, &["group_id", "ODCID", "odcid"]);
             let format = text(common, &["time_format"]);
-            self.relative_to_previous = matches!(
-                format.as_deref(),
-                Some("relative_to_previous_event" | "delta")
-            );
+            self.relative_to_previous =
+                matches!(format, Some("relative_to_previous_event" | "delta"));
             let nested = common
                 .get("configuration")
                 .and_then(|configuration| text(configuration, &["time_units"]));
-            self.micros = units.or(nested).as_deref() == Some("us");
+            self.micros = units.or(nested) == Some("us");
             self.group = self
                 .group
                 .take()
                 .or_else(|| u64_of(common, &["group_id"]).map(|id| id.to_string()));
         } else {
-            self.micros = units.as_deref() == Some("us");
+            self.micros = units == Some("us");
         }
         self.event_fields = trace
             .get("event_fields")
-            .and_then(Value::as_array)
+            .and_then(Value::elements)
             .map(|fields| {
-                let named = fields.iter().filter_map(Value::as_str);
+                let named = fields.filter_map(Value::as_str);
                 named.map(str::to_ascii_lowercase).collect()
             })
             .unwrap_or_default();

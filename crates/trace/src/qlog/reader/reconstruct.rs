@@ -7,10 +7,9 @@
 
 use std::collections::VecDeque;
 
-use clearway_recovery::limit::Limit;
-use serde_json::Value;
-
+use super::value::Value;
 use crate::event::{BySpace, Event, EventData, Frame, Metrics, Name, Packet, PacketType, Space};
+use clearway_recovery::limit::Limit;
 
 /// Maximum number of packets remembered per space; more than any window in use.
 const MAX_PACKETS: usize = 1 << 16;
@@ -21,6 +20,32 @@ struct Outstanding {
     /// In ascending order.
     numbers: VecDeque<u64>,
     largest_acked: Option<u64>,
+}
+
+/// What a metrics event says about the connection that no other event records: quiche's fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Hints {
+    /// Whether there are such fields.
+    any: bool,
+    /// Packets lost since the last such event.
+    lost: Option<u64>,
+    /// Whether the application was the limit.
+    app_limited: Option<bool>,
+}
+
+impl Hints {
+    /// Those of an event with this record.
+    pub(super) fn of(value: Value<'_>) -> Self {
+        let data = value.get("data").unwrap_or(Value::NULL);
+        let lost = data.get("cf_lost_packets");
+        let app_limited = data.get("cf_app_limited").and_then(Value::as_bool);
+        let delta = lost.and_then(|lost| lost.get("delta"));
+        Self {
+            any: lost.is_some() || app_limited.is_some(),
+            lost: delta.and_then(Value::as_u64),
+            app_limited,
+        }
+    }
 }
 
 /// Reconstructs events that a trace does not record.
@@ -39,11 +64,11 @@ pub(super) struct EventReconstructor {
 }
 
 impl EventReconstructor {
-    /// The further events that `event`, decoded from `value`, implies: they come before it.
-    pub(super) fn before(&mut self, value: &Value, event: &Event) -> Vec<Event> {
+    /// The further events that `event` implies: they come before it.
+    pub(super) fn before(&mut self, hints: Hints, event: &Event) -> Vec<Event> {
         let mut told = Vec::new();
         if let EventData::RecoveryMetricsUpdated(metrics) = &event.data {
-            self.on_metrics(&value["data"], metrics, &mut told);
+            self.on_metrics(hints, metrics, &mut told);
         } else if let EventData::PacketLost { .. } = &event.data {
             self.names_losses = true;
         }
@@ -98,17 +123,14 @@ impl EventReconstructor {
         }
     }
 
-    fn on_metrics(&mut self, data: &Value, metrics: &Metrics, told: &mut Vec<EventData>) {
-        let lost = data.get("cf_lost_packets");
-        let flag = data.get("cf_app_limited").and_then(Value::as_bool);
-        self.tells |= lost.is_some() || flag.is_some();
-        let delta = lost.and_then(|lost| lost.get("delta"));
-        if let Some(delta) = delta.and_then(Value::as_u64) {
+    fn on_metrics(&mut self, hints: Hints, metrics: &Metrics, told: &mut Vec<EventData>) {
+        self.tells |= hints.any;
+        if let Some(delta) = hints.lost {
             self.lose(delta, told);
         }
-        self.flag = flag.or(self.flag);
+        self.flag = hints.app_limited.or(self.flag);
         // A full window is reported at once.
-        if flag == Some(false) || metrics.bytes_in_flight == Some(0) {
+        if hints.app_limited == Some(false) || metrics.bytes_in_flight == Some(0) {
             self.limit(told);
         }
     }

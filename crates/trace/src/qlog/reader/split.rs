@@ -31,6 +31,20 @@ pub(crate) struct Record {
     pub(crate) damaged: bool,
 }
 
+/// What remains of a file after its header, in a framing with separators.
+#[derive(Debug)]
+pub(super) struct Rest<R> {
+    pub(super) input: R,
+    /// The byte between records.
+    pub(super) separator: u8,
+    /// A record that has been looked at.
+    pub(super) first: Option<Record>,
+    /// Bytes read after it.
+    pub(super) bytes: Vec<u8>,
+    /// Their offset.
+    pub(super) offset: u64,
+}
+
 /// The framing of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
@@ -111,6 +125,46 @@ impl<R: Read> Splitter<R> {
     pub(crate) fn next(&mut self) -> io::Result<Option<Record>> {
         self.peek()?;
         Ok(self.next.take())
+    }
+
+    /// The byte that separates records; `None` in contained JSON, and before the header has been
+    /// read.
+    pub(super) const fn separator(&self) -> Option<u8> {
+        match self.shape {
+            Framing::Sequence if self.count > 0 => Some(0x1e),
+            Framing::Lines if self.count > 0 => Some(b'\n'),
+            Framing::Sequence | Framing::Lines | Framing::Contained => None,
+        }
+    }
+
+    /// What remains after the header, of records that end with this byte.
+    pub(super) fn into_rest(mut self, separator: u8) -> Rest<R> {
+        self.chunk.drain(..self.at.min(self.chunk.len()));
+        Rest {
+            input: self.input,
+            separator,
+            first: self.next,
+            bytes: self.chunk,
+            offset: self.offset,
+        }
+    }
+
+    /// Continues with what remains after the header.
+    pub(super) fn from_rest(rest: Rest<R>) -> Self {
+        Self {
+            input: rest.input,
+            chunk: rest.bytes,
+            at: 0,
+            offset: rest.offset,
+            shape: match rest.separator {
+                b'\n' => Framing::Lines,
+                _ => Framing::Sequence,
+            },
+            count: 2,
+            next: rest.first,
+            scan: Scan::default(),
+            ended: false,
+        }
     }
 
     fn read(&mut self) -> io::Result<Option<Record>> {

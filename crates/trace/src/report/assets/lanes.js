@@ -2,7 +2,28 @@
 const LEFT = 74, RIGHT = 8, TOP = 6, AXIS = 18;
 const STROKES = [["--a", []], ["--b", []], ["--c", [6, 4]]];
 
-function colour(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+/* Colours of the theme, looked up once a frame: the browser computes all styles anew for the first one. */
+const colours = new Map();
+function colour(name) {
+  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colours.get(name);
+}
+
+/* Appends the points of a line to the path; values hold until the next one. Of the points in half a pixel only the first,
+   the extremes and the last are drawn: it looks the same, and strokes of ten thousands of points take seconds. Returns the
+   last value. */
+function steps(pen, line, first, last, x, y) {
+  let column = null, left = 0, value = null, low = 0, high = 0;
+  const end = () => { if (low < value || high > value) { pen.lineTo(left, y(low)); pen.lineTo(left, y(high)); pen.lineTo(left, y(value)); } };
+  for (let i = first; i < last; i += 1) {
+    const at = x(line.times[i]), next = line.v[i];
+    if (Math.floor(at * 2) === column) { low = Math.min(low, next); high = Math.max(high, next); value = next; continue; }
+    if (value === null) pen.moveTo(at, y(next)); else { end(); pen.lineTo(at, y(value)); pen.lineTo(at, y(next)); }
+    column = Math.floor(at * 2); left = at; value = low = high = next;
+  }
+  if (value !== null) end();
+  return value;
+}
 
 class Lanes {
   constructor(root, panel, onProblem) {
@@ -75,6 +96,7 @@ class Lanes {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
+      colours.clear();
       this.width = this.root.clientWidth;
       for (const entry of this.lanes) this.paint(entry);
     });
@@ -123,19 +145,14 @@ class Lanes {
     const other = this.other ? this.other.lanes.find((each) => each.name === lane.name) : null;
     for (const line of other ? other.lines : []) if (lane.lines.length === 1 || (line.name !== "slow start threshold" && line.name !== "pacing")) for (let i = 0; i < line.v.length; i += 1) if (line.times[i] >= this.from && line.times[i] <= this.to) max = Math.max(max, line.v[i]);
     max = nice(max * 1.02);
-    const y = (value) => TOP + (bottom - TOP) * (1 - value / max);
+    const x = (time) => this.x(time), y = (value) => TOP + (bottom - TOP) * (1 - value / max);
     /* The first line, which matters most, lies above the others. */
     for (let at = lane.lines.length - 1; at >= 0; at -= 1) {
       const line = lane.lines[at];
       pen.strokeStyle = colour(STROKES[at][0]); pen.setLineDash(STROKES[at][1]); pen.lineWidth = at ? 1.2 : 1.8;
       pen.beginPath();
-      let before = null;
-      for (let i = ranges[at][0]; i < ranges[at][1]; i += 1) {
-        const x = this.x(line.times[i]);
-        /* Values hold until the next one. */
-        if (before === null) pen.moveTo(x, y(line.v[i])); else { pen.lineTo(x, y(before)); pen.lineTo(x, y(line.v[i])); }
-        before = line.v[i]; points += 1;
-      }
+      const before = steps(pen, line, ...ranges[at], x, y);
+      points += ranges[at][1] - ranges[at][0];
       if (before !== null) pen.lineTo(Math.min(this.x(this.panel.end), this.width), y(before));
       pen.stroke(); pen.setLineDash([]);
     }
@@ -145,7 +162,8 @@ class Lanes {
       pen.strokeStyle = colour(STROKES[at][0]); pen.setLineDash([1, 3]); pen.lineWidth = 1.2;
       pen.beginPath();
       const first = Math.max(firstAt(line.times, this.from) - 1, 0), last = Math.min(firstAt(line.times, this.to) + 1, line.times.length);
-      for (let i = first; i < last; i += 1) { if (i > first) pen.lineTo(this.x(line.times[i]), y(line.v[i - 1])); pen.lineTo(this.x(line.times[i]), y(line.v[i])); points += 1; }
+      steps(pen, line, first, last, x, y);
+      points += last - first;
       pen.stroke(); pen.setLineDash([]);
     });
     if (this.since !== null) { pen.fillStyle = colour("--loss"); pen.fillRect(this.x(this.since), 0, 1.5, bottom); }
@@ -203,7 +221,7 @@ class Lanes {
   drawBlocks(canvas, changes, shade) {
     const pen = this.pen, height = this.height - AXIS - 4;
     let count = 0, skipped = -1;
-    const first = Math.max(firstAt(changes.map((change) => change[0]), this.from) - 1, 0);
+    const first = Math.max(firstAt(changes, this.from, (change) => change[0]) - 1, 0);
     for (let i = first; i < changes.length && changes[i][0] <= this.to; i += 1) {
       const [time, name] = changes[i], until = i + 1 < changes.length ? changes[i + 1][0] : this.panel.end;
       const left = Math.max(this.x(time), LEFT), right = this.x(until);

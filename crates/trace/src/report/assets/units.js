@@ -28,11 +28,11 @@ function nice(value) {
 }
 
 /* The index of the first element that is not before `time`. */
-function firstAt(times, time) {
+function firstAt(times, time, of = (each) => each) {
   let low = 0, high = times.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (times[middle] < time) low = middle + 1; else high = middle;
+    if (of(times[middle]) < time) low = middle + 1; else high = middle;
   }
   return low;
 }

@@ -1,3 +1,5 @@
+mod parallel;
+
 use proptest::prelude::*;
 
 use super::split::MAX_RECORD;
