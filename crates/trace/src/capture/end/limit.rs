@@ -6,6 +6,7 @@
 //! | with an ACK and a request | the application |
 //! | soon after a full packet, or after the last ACK of its data | the pacer |
 //! | by itself otherwise, or after everything was acknowledged | the application |
+//! | with a probe, while nothing was acknowledged | what it had waited for before |
 //! | whatever it was, with its credit used up | flow control |
 
 use clearway_recovery::limit::Limit;

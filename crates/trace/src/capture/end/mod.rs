@@ -266,8 +266,12 @@ impl End {
             self.discard(Role::Client, Space::Initial);
             self.sent_handshake = true;
         }
-        let repeated = self.credit.is_repeated(&packet);
-        let probe = self.sent.is_probe(self.now, &packet, &self.rtt, repeated);
+        let size = packet.size.unwrap_or(0);
+        let facts = (
+            self.credit.is_repeated(&packet),
+            moves_data && self.is_full(size),
+        );
+        let probe = self.sent.is_probe(self.now, &packet, &self.rtt, facts);
         if probe {
             self.tell(EventData::TimerUpdated {
                 kind: Some(TimerKind::Pto),
@@ -280,7 +284,6 @@ impl End {
                 self.resolve(stop);
             }
         }
-        let size = packet.size.unwrap_or(0);
         packet.mtu_probe = size > self.datagram && probes_mtu(&packet);
         if moves_data {
             self.datagram = self.datagram.max(size);
@@ -292,7 +295,7 @@ impl End {
         self.tell(EventData::PacketSent(packet));
         if moves_data && self.complete {
             self.release();
-            let short = size < self.datagram.saturating_sub(INITIAL_DATAGRAM / 12);
+            let short = !self.is_full(size);
             let blocked = self.credit.blocked();
             let flight = self.sent.in_flight();
             if let Some(stop) = self.limit.stop(self.now, flight, blocked, short) {
@@ -302,6 +305,11 @@ impl End {
         for frame in &frames {
             self.on_frame(frame, Initiator::Local);
         }
+    }
+
+    /// Whether a packet of `size` bytes had no room for more data worth sending.
+    fn is_full(&self, size: u64) -> bool {
+        size >= self.datagram.saturating_sub(INITIAL_DATAGRAM / 12)
     }
 
     fn on_received(&mut self, packet: Packet) {

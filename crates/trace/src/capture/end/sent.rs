@@ -14,6 +14,9 @@ const FIRST_TIMEOUT: u64 = 90_000_000;
 /// A timer may expire a little before the estimate that is made here, in tenths.
 const EARLY: u64 = 9;
 
+/// The delay of ACKs that a peer may use where it announces no other one (RFC 9000 §18.2).
+const MAX_ACK_DELAY: u64 = 25_000_000;
+
 /// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
@@ -215,14 +218,77 @@ impl SentPackets {
     }
 
     /// Whether this packet, about to be sent, shows that a probe timeout expired: something is in
-    /// flight, nothing was acknowledged for that long, and it repeats data or only asks for an ACK.
-    pub(super) fn is_probe(&self, now: u64, packet: &Packet, rtt: &Rtt, repeated: bool) -> bool {
-        let pings = packet.frames().contains(&Frame::Ping);
-        if packet.ack_eliciting() != Some(true) || self.packets == 0 || !(repeated || pings) {
+    /// flight, nothing was acknowledged for that long, and it `repeats` data or only asks for an ACK.
+    /// A `full` packet of new data shows it, too (RFC 9002 §6.2.4), once the timeout has certainly
+    /// expired: data was waiting, and nothing answers what is in flight.
+    pub(super) fn is_probe(
+        &self,
+        now: u64,
+        packet: &Packet,
+        rtt: &Rtt,
+        (repeats, full): (bool, bool),
+    ) -> bool {
+        if packet.ack_eliciting() != Some(true) || self.packets == 0 {
             return false;
         }
         let timeout = rtt.probe_timeout().unwrap_or(FIRST_TIMEOUT);
-        let timeout = timeout.saturating_mul(EARLY) / 10;
-        now.saturating_sub(self.active) >= timeout
+        let least = if repeats || packet.frames().contains(&Frame::Ping) {
+            timeout.saturating_mul(EARLY) / 10
+        } else if full {
+            timeout.saturating_add(MAX_ACK_DELAY)
+        } else {
+            return false;
+        };
+        now.saturating_sub(self.active) >= least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn packet(number: u64, frame: Frame) -> Packet {
+        let mut packet = Packet::new(PacketType::OneRtt, number, 1_200);
+        packet.frames = Some(vec![frame]);
+        packet
+    }
+
+    /// A path of 40 ms, whose timeout is 120 ms at first, and an end with a packet in flight since
+    /// 1,000 ms.
+    fn waiting() -> (SentPackets, Rtt) {
+        let mut rtt = Rtt::default();
+        rtt.on_sample(40 * MS, 0);
+        let mut sent = SentPackets::new(false);
+        sent.on_sent(1_000 * MS, &packet(0, Frame::Ping));
+        (sent, rtt)
+    }
+
+    #[test]
+    fn packet_sent_while_nothing_is_acknowledged_is_a_probe_after_the_timeout() {
+        let (sent, rtt) = waiting();
+        let ping = packet(1, Frame::Ping);
+        let data = packet(1, Frame::HandshakeDone);
+        // What is sent, whether it repeats data, whether it is full, and from when on it is a probe.
+        let cases = [
+            (&ping, (false, false), Some(108)),
+            (&data, (true, false), Some(108)),
+            (&data, (true, true), Some(108)),
+            (&data, (false, true), Some(145)),
+            (&data, (false, false), None),
+        ];
+        for (packet, facts, expected) in cases {
+            let is_probe = |after: &u64| sent.is_probe((1_000 + after) * MS, packet, &rtt, facts);
+            assert_eq!((0..1_000).find(is_probe), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_a_probe_while_nothing_is_in_flight() {
+        let (_, rtt) = waiting();
+        let sent = SentPackets::new(false);
+        let data = packet(1, Frame::HandshakeDone);
+        assert!(!sent.is_probe(9_000 * MS, &data, &rtt, (true, true)));
     }
 }
