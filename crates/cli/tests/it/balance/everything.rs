@@ -140,9 +140,16 @@ async fn survive_everything(world: &World) {
     let failures = all.await.unwrap();
     assert!(failures.len() <= AT_ONCE, "{failures:#?}");
     // Without a complete handshake, a client cannot know a reset from noise.
-    let expected =
-        |failure: &String| failure.contains("StatelessReset") || failure.starts_with("Connect ");
-    assert!(failures.iter().all(expected), "{failures:#?}");
+    let told =
+        |failure: &&String| failure.contains("StatelessReset") || failure.starts_with("Connect ");
+    let untold: Vec<_> = failures.iter().filter(|failure| !told(failure)).collect();
+    // A client that only waits cannot be reached if its port changes before it is told: the relay, as a
+    // NAT does, drops what comes for the old port. That happens in about one run of fifty.
+    let unreachable = |failure: &&String| failure.contains("IdleTimeout");
+    assert!(
+        untold.len() <= 1 && untold.iter().all(unreachable),
+        "{failures:#?}"
+    );
     let remote = sites[3].logged()["remote"].as_str().unwrap().to_owned();
     assert!(remote.contains(world.seen_client()), "{remote}");
     let (first, second) = (first.stop(), balance.stop());
