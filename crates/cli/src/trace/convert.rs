@@ -12,7 +12,7 @@ use clearway_trace::qlog::{Description, Reader, Writer};
 
 use super::args::Convert;
 use crate::failure::{Failure, Kind};
-use crate::traces::{Compression, EventSorter, OutOfOrder, TraceReader};
+use crate::traces::{Compression, EventSorter, OutOfOrder, TraceReader, unreadable_records};
 
 /// Rewrites a trace.
 ///
@@ -80,8 +80,8 @@ fn convert_qlog<R: Read>(args: &Convert, mut reader: Reader<R>) -> Result<u64, F
         );
     }
     if reader.problems().unreadable() > 0 {
-        let count = reader.problems().unreadable();
-        say!("trace: warning: {count} records could not be read and were left out");
+        let unreadable = unreadable_records(reader.problems().unreadable());
+        say!("trace: warning: the result is incomplete: {unreadable}");
     }
     if more {
         say!("trace: warning: {from} has more traces; only the first was converted");

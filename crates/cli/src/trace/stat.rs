@@ -11,7 +11,7 @@ use super::args::Stat;
 use crate::failure::{Failure, Kind};
 use crate::output::{print, print_json};
 use crate::printable;
-use crate::traces::{TraceReader, files};
+use crate::traces::{TraceReader, files, unreadable_records};
 
 /// Maximum length of a name from a file, in characters.
 const LONGEST: usize = 100;
@@ -89,8 +89,11 @@ fn show(it: &FileCounts) -> Result<(), Failure> {
         writeln!(out, "{}: {format}", short(&it.file))?;
         writeln!(
             out,
-            "{} events over {:.3} s in {} bytes; {} records could not be read",
-            it.events, it.seconds, it.bytes, it.unreadable_records
+            "{} events over {:.3} s in {} bytes; {}",
+            it.events,
+            it.seconds,
+            it.bytes,
+            unreadable_records(it.unreadable_records)
         )?;
         let mut names: Vec<_> = it.by_name.iter().collect();
         names.sort_by_key(|(name, count)| (core::cmp::Reverse(**count), *name));

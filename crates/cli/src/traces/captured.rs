@@ -115,8 +115,17 @@ fn notes(problems: Problems) -> Vec<String> {
     if bad_records > 0 {
         let at = first_bad_record.unwrap_or(0);
         notes.push(format!(
-            "{bad_records} records could not be read, the first at byte {at}"
+            "{}, the first at byte {at}",
+            unreadable_records(bad_records)
         ));
     }
     notes
+}
+
+/// Returns how many records could not be read, as a clause.
+pub(crate) fn unreadable_records(count: u64) -> String {
+    match count {
+        1 => "1 record could not be read".to_owned(),
+        _ => format!("{count} records could not be read"),
+    }
 }

@@ -8,7 +8,7 @@ use clearway_trace::event::Event;
 use clearway_trace::qlog::{Problems, Reader};
 use clearway_trace::{Examination, Examiner, Sink as _};
 
-use super::captured;
+use super::captured::{self, unreadable_records};
 use super::order::{EventSorter, OutOfOrder};
 use super::reader::TraceReader;
 use crate::failure::{Failure, Kind};
@@ -170,7 +170,7 @@ impl TraceFile {
         let mut warnings = Vec::new();
         let problems = &self.problems;
         if problems.unreadable() > 0 {
-            let mut text = format!("{} records could not be read", problems.unreadable());
+            let mut text = unreadable_records(problems.unreadable());
             if let Some(offset) = problems.offsets.first() {
                 text.push_str(&format!(", the first at byte {offset}"));
             }

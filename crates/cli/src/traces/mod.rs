@@ -8,6 +8,7 @@ mod open;
 mod order;
 mod reader;
 
+pub(crate) use self::captured::unreadable_records;
 pub(crate) use self::files::files;
 pub(crate) use self::index::{Drawn, Index};
 pub(crate) use self::load::{TraceFile, load, load_from};

@@ -70,6 +70,12 @@ impl CryptoStream {
         self.send.data.extend(bytes);
     }
 
+    /// Returns whether bytes are to be sent.
+    #[inline]
+    pub(crate) fn has_data_to_send(&self) -> bool {
+        self.send.next < self.send.end() || !self.send.lost.is_empty()
+    }
+
     /// Returns offset and length of the next bytes to send, lost ones first; `None` if
     /// there are none.
     pub(crate) fn next_to_send(&self) -> Option<(u64, usize)> {

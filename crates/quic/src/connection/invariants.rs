@@ -108,7 +108,7 @@ impl Connection {
         SPACES.into_iter().find_map(|space| {
             self.keys.sending_kind(space)?;
             let state = self.frames.spaces.get(space)?;
-            if state.crypto.next_to_send().is_some() {
+            if state.crypto.has_data_to_send() {
                 return Some("CRYPTO");
             }
             if state.probes > 0 {

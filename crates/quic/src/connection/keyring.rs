@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use clearway_recovery::Space;
 
+use super::space::SPACES;
 use super::state::HandshakeState;
 use crate::crypto::{Direction, InitialKeys, Keys, OneRttKeys};
 use crate::error::{Code, TransportError};
@@ -84,6 +85,17 @@ impl Keyring {
                 Some(PacketKind::ZeroRtt)
             }
             Space::Data => None,
+        }
+    }
+
+    /// Returns the spaces in which packets may be sent, in the order in which packets are
+    /// coalesced. Only one is left once the keys of the handshake are discarded.
+    #[inline]
+    pub(super) fn sending_spaces(&self) -> &'static [Space] {
+        if self.initial.is_none() && self.handshake.is_none() {
+            &[Space::Data]
+        } else {
+            &SPACES
         }
     }
 

@@ -243,5 +243,5 @@ impl Network {
 /// connection ID for it.
 #[inline]
 pub(crate) fn can_send(path: &Path, frames: &FrameOwners) -> bool {
-    path.amplification.available() >= MIN_PACKET as u64 && frames.remote_cids.cid(path.id).is_some()
+    path.amplification.available() >= MIN_PACKET as u64 && frames.remote_cids.has_cid(path.id)
 }

@@ -186,7 +186,7 @@ impl PacketWriter<'_> {
         let wants_crypto = SPACES.into_iter().any(|space| {
             let state = self.frames.spaces.get(space);
             self.keys.sending_kind(space).is_some()
-                && state.is_some_and(|state| state.crypto.next_to_send().is_some())
+                && state.is_some_and(|state| state.crypto.has_data_to_send())
         });
         let wants_data =
             self.keys.sending_kind(Space::Data).is_some() && self.frames.has_pending_data();

@@ -33,12 +33,12 @@ impl Streams {
         let spare = self.spare_room();
         let done = self.with_recv(id, |half| {
             let news = half.on_data(offset, fin, data, credit, spare)?;
-            Ok((news, half.mark_urgent_credit()))
+            Ok((news, half.mark_urgent_credit(), half.state().is_terminal()))
         });
         let Some(done) = done else {
             return Ok(false);
         };
-        let (news, mark_urgent_credit) = done?;
+        let (news, mark_urgent_credit, is_over) = done?;
         self.check_pieces()?;
         if mark_urgent_credit {
             self.hurried_streams.push(id);
@@ -47,6 +47,9 @@ impl Streams {
         // without data may raise that offset, but contains none.
         let is_new = news.fresh > 0 || news.raised > 0 && !data.is_empty();
         self.apply_received(id, news);
+        if is_over {
+            self.prune(id);
+        }
         self.urgent_credit |= self.receive.is_short(self.received);
         Ok(is_new)
     }
@@ -66,6 +69,7 @@ impl Streams {
         let credit = self.receive.granted().saturating_sub(self.received);
         if let Some(news) = self.with_recv(id, |half| half.on_reset(code, final_size, credit)) {
             self.apply_received(id, news?);
+            self.prune(id);
         }
         Ok(())
     }
@@ -88,6 +92,7 @@ impl Streams {
         let reset = |half: &mut RecvHalf| half.on_reset_at(code, final_size, reliable_size, credit);
         if let Some(news) = self.with_recv(id, reset) {
             self.apply_received(id, news?);
+            self.prune(id);
         }
         Ok(())
     }

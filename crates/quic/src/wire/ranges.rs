@@ -217,7 +217,6 @@ impl RangeSet {
     }
 
     /// Returns whether the set is empty.
-    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()

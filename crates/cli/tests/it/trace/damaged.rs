@@ -76,7 +76,7 @@ fn truncated_trace_is_diagnosed_up_to_where_it_ends() {
     assert!(offset.abs_diff(last as u64) <= 1, "{offset} {last}");
     assert!(
         said.contains(&format!(
-            "1 records could not be read, the first at byte {offset}"
+            "1 record could not be read, the first at byte {offset}"
         )),
         "{said}"
     );

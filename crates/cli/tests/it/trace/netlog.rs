@@ -334,7 +334,7 @@ fn truncated_netlog_is_diagnosed_up_to_where_it_ends() {
     let cut = file(&dir, "cut.json", &whole[..last + 20]);
     let output = clearway(&["diagnose", &cut, "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let expected = format!("1 records could not be read, the first at byte {last}");
+    let expected = format!("1 record could not be read, the first at byte {last}");
     assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
     assert_eq!(parsed(&output)["traces"][0]["totals"]["packets_sent"], 19);
 }

@@ -87,12 +87,16 @@ impl RemoteCids {
         self.spin = random;
     }
 
-    /// Returns the spin bit of packets on `path`: a random bit for each connection ID, since we
-    /// do not measure with it (RFC 9000 §17.4).
+    /// Returns the connection ID for packets on `path`, empty if the path has none now, and their
+    /// spin bit: a random bit for each connection ID, since we do not measure with it (RFC 9000
+    /// §17.4).
     #[inline]
-    pub(crate) fn spin(&self, path: PathId) -> bool {
-        let sequence = self.sequence(path).unwrap_or(0);
-        self.spin.rotate_right((sequence % 8) as u32) & 1 == 1
+    pub(crate) fn cid_and_spin(&self, path: PathId) -> (ConnectionId, bool) {
+        let (cid, sequence) = self
+            .for_path(path)
+            .map_or((ConnectionId::EMPTY, 0), |c| (c.cid, c.sequence));
+        let spin = self.spin.rotate_right((sequence % 8) as u32) & 1 == 1;
+        (cid, spin)
     }
 
     /// Replaces a client's first destination connection ID by the source connection ID of a Retry
@@ -178,6 +182,12 @@ impl RemoteCids {
             return Some(ConnectionId::EMPTY);
         }
         self.for_path(path).map(|c| c.cid)
+    }
+
+    /// Returns whether packets can be sent on `path`.
+    #[inline]
+    pub(crate) fn has_cid(&self, path: PathId) -> bool {
+        self.zero_length || self.for_path(path).is_some()
     }
 
     /// Returns the sequence number of the connection ID in use on `path`.

@@ -17,10 +17,8 @@ use super::owners::FrameOwners;
 use super::reports::Reports;
 use super::sent_frame::{SentFrame, SentFrames};
 use super::skipped_numbers::SkippedNumbers;
-use super::space::SPACES;
 use super::timers::Timers;
 use super::tls::Tls;
-use crate::cid::ConnectionId;
 use crate::count::Count;
 use crate::crypto::TAG_LEN;
 use crate::error::{Code, TransportError};
@@ -146,7 +144,7 @@ impl PacketWriter<'_> {
         permit: &mut SendPermit,
         purpose: DatagramPurpose,
     ) -> usize {
-        if self.frames.remote_cids.cid(id).is_none() {
+        if !self.frames.remote_cids.has_cid(id) {
             // The peer retired the connection ID and has not issued another yet.
             return 0;
         }
@@ -157,7 +155,7 @@ impl PacketWriter<'_> {
         let room = slot.len();
         let mut rest = slot;
         let mut expand = 0;
-        let mut spaces = SPACES.iter();
+        let mut spaces = self.keys.sending_spaces().iter();
         while let Some(&space) = spaces.next() {
             let len = room.saturating_sub(rest.len());
             // A datagram that must be larger gets another packet, even an empty one.
@@ -268,7 +266,7 @@ impl PacketWriter<'_> {
         }
         permit.is_open()
             && (state.ping
-                || (!early && state.crypto.next_to_send().is_some())
+                || (!early && state.crypto.has_data_to_send())
                 || (space == Space::Data && self.frames.has_pending_data()))
     }
 
@@ -301,11 +299,7 @@ impl PacketWriter<'_> {
         slot: &mut [u8],
     ) -> Option<PacketDraft> {
         let fixed_bit = !(self.tls.grease_quic_bit && self.rng.coin());
-        let dcid = self
-            .frames
-            .remote_cids
-            .cid(id)
-            .unwrap_or(ConnectionId::EMPTY);
+        let (dcid, spin) = self.frames.remote_cids.cid_and_spin(id);
         let mut writer = Writer::new(slot);
         let long = match kind {
             PacketKind::Initial => Some(LongKind::Initial {
@@ -326,7 +320,7 @@ impl PacketWriter<'_> {
             }
             .encode(&mut writer)?,
             None => ShortHeader {
-                spin: self.frames.remote_cids.spin(id),
+                spin,
                 key_phase: self.keys.key_phase(),
                 dcid,
                 number: truncated,

@@ -260,7 +260,10 @@ impl Paths {
     /// Returns the path with this ID, unless it was removed.
     #[must_use]
     pub fn get(&self, id: PathId) -> Option<&Path> {
-        self.iter().find(|path| path.id == id)
+        if self.active.id == id {
+            return Some(&self.active);
+        }
+        self.inactive().find(|path| path.id == id)
     }
 
     /// Returns the path with this ID, unless it was removed.
