@@ -61,19 +61,26 @@ struct Arguments {
 enum Subcommand {
     /// The tests of the public interop runner, without Docker
     Run(run::Run),
+    /// Parts of a test in a network namespace; `run` uses it
+    #[command(subcommand, hide = true)]
+    Inside(run::inside::Inside),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Some(Subcommand::Run(options)) = &arguments.command {
-        return match run::run(options) {
-            Ok(0) => ExitCode::SUCCESS,
-            Ok(_) => ExitCode::FAILURE,
-            Err(error) => {
-                eprintln!("interop: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+    let failed = match &arguments.command {
+        Some(Subcommand::Run(options)) => Some(run::run(options)),
+        Some(Subcommand::Inside(what)) => Some(run::inside::run(what).map(|()| 0)),
+        None => None,
+    };
+    match failed {
+        Some(Ok(0)) => return ExitCode::SUCCESS,
+        Some(Ok(_)) => return ExitCode::FAILURE,
+        Some(Err(error)) => {
+            eprintln!("interop: {error:#}");
+            return ExitCode::FAILURE;
+        }
+        None => {}
     }
     match matrix(arguments) {
         Ok(table) => {

@@ -1,9 +1,8 @@
-//! quinn as a client.
+//! quinn, or noq, as a client.
 
-use std::{future::poll_fn, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::Buf;
 use contract::runner::{Environment, Target, any_address};
 use quinn::{ClientConfig, Connection, Endpoint};
 use rustls::{
@@ -12,7 +11,7 @@ use rustls::{
 };
 use tokio::task::JoinSet;
 
-use crate::{tls, transport};
+use crate::{http3, tls, transport};
 
 /// How often, and how many times, to look for a session ticket.
 const TICKET_PAUSE: Duration = Duration::from_millis(10);
@@ -34,7 +33,7 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
     let name = first.host.clone();
     let connect = || endpoint.connect(server, &name);
     match environment.test_case.as_str() {
-        "http3" => http3(connect()?.await?, targets).await?,
+        "http3" => http3::download(connect()?.await?, targets).await?,
         "multiconnect" | "handshakeloss" | "handshakecorruption" => {
             for target in targets {
                 let connection = connect()?.await?;
@@ -98,33 +97,6 @@ async fn download(connection: &Connection, targets: Vec<Target>) -> Result<()> {
             send.write_all(request.as_bytes()).await?;
             send.finish()?;
             target.store(&receive.read_to_end(usize::MAX).await?)
-        });
-    }
-    while let Some(done) = downloads.join_next().await {
-        done??;
-    }
-    Ok(())
-}
-
-/// Downloads everything at once over HTTP/3.
-async fn http3(connection: Connection, targets: Vec<Target>) -> Result<()> {
-    let transport = h3_quinn::Connection::new(connection);
-    let (mut driver, requests) = h3::client::new(transport).await?;
-    tokio::spawn(async move { poll_fn(|cx| driver.poll_close(cx)).await });
-    let mut downloads = JoinSet::new();
-    for target in targets {
-        let mut requests = requests.clone();
-        downloads.spawn(async move {
-            let request = http::Request::get(&target.url).body(())?;
-            let mut stream = requests.send_request(request).await?;
-            stream.finish().await?;
-            let response = stream.recv_response().await?;
-            ensure!(response.status().is_success(), "{}", response.status());
-            let mut content = Vec::new();
-            while let Some(mut data) = stream.recv_data().await? {
-                content.extend_from_slice(&data.copy_to_bytes(data.remaining()));
-            }
-            target.store(&content)
         });
     }
     while let Some(done) = downloads.join_next().await {

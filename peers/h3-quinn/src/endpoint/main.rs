@@ -2,6 +2,7 @@
 //! HTTP/3.
 
 mod client;
+mod http3;
 mod server;
 mod tls;
 

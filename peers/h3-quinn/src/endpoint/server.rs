@@ -1,4 +1,4 @@
-//! quinn as a server.
+//! quinn, or noq, as a server.
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
@@ -6,12 +6,10 @@ use std::{
 };
 
 use anyhow::Result;
-use bytes::Bytes;
-use contract::runner::{Environment, page, requested_path};
-use h3::server::RequestStream;
+use contract::runner::{Environment, requested_path};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 
-use crate::{tls, transport};
+use crate::{http3, tls, transport};
 
 /// Longest request of HTTP/0.9 in bytes.
 const MAX_REQUEST: usize = 4096;
@@ -23,7 +21,7 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
     let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), environment.port);
     let endpoint = Endpoint::server(config, address)?;
     println!("listening on {}", endpoint.local_addr()?);
-    let http3 = environment.test_case == "http3";
+    let is_http3 = environment.test_case == "http3";
     while let Some(incoming) = endpoint.accept().await {
         if environment.test_case == "retry" && !incoming.remote_address_validated() {
             // It fails for validated addresses only.
@@ -37,8 +35,8 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
                 Ok((connection, _)) => connection,
                 Err(connecting) => connecting.await?,
             };
-            if http3 {
-                serve_http3(environment, connection).await
+            if is_http3 {
+                http3::serve(environment, connection).await
             } else {
                 serve_hq(environment, connection).await
             }
@@ -70,27 +68,5 @@ async fn answer(
     }
     // The stream is dropped only when all of it has arrived.
     let _ = send.stopped().await;
-    Ok(())
-}
-
-async fn serve_http3(environment: Environment, connection: Connection) -> Result<()> {
-    let transport = h3_quinn::Connection::new(connection);
-    let mut http = h3::server::builder().build::<_, Bytes>(transport).await?;
-    while let Some(resolver) = http.accept().await? {
-        let www = environment.www.clone();
-        tokio::spawn(async move {
-            let (request, mut stream): (_, RequestStream<_, Bytes>) =
-                resolver.resolve_request().await?;
-            let content = page(&www, request.uri().path());
-            let status = if content.is_some() { 200 } else { 404 };
-            let response = http::Response::builder().status(status).body(())?;
-            stream.send_response(response).await?;
-            if let Some(content) = content {
-                stream.send_data(content.into()).await?;
-            }
-            stream.finish().await?;
-            anyhow::Ok(())
-        });
-    }
     Ok(())
 }

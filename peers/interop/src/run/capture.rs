@@ -47,24 +47,20 @@ pub(crate) struct Capture {
     pub(crate) datagrams: Vec<Datagram>,
     packets: Vec<LongPacket>,
     at_server: Vec<ServerTraffic>,
-    /// When the client sent its first datagram, and when the last one reached it.
-    first_sent: Option<Duration>,
-    last_arrived: Option<Duration>,
+    /// When the first and the last datagram with a 1-RTT packet reached the client.
+    one_rtt_arrived: Option<(Duration, Duration)>,
 }
 
 impl Capture {
-    /// Records a datagram that an end sends, at a time since the network began.
-    pub(crate) fn record(&mut self, now: Duration, datagram: Datagram) {
-        match datagram.sender {
-            Sender::Client => {
-                self.first_sent.get_or_insert(now);
-            }
-            Sender::Server => self.at_server.push(ServerTraffic {
+    /// Records a datagram that an end sends.
+    pub(crate) fn record(&mut self, datagram: Datagram) {
+        if datagram.sender == Sender::Server {
+            self.at_server.push(ServerTraffic {
                 client: datagram.client,
                 sender: Sender::Server,
                 len: datagram.bytes.len() as u64,
                 proof: false,
-            }),
+            });
         }
         self.record_headers(datagram.sender, &datagram.bytes);
         self.datagrams.push(datagram);
@@ -80,14 +76,24 @@ impl Capture {
         });
     }
 
-    /// Records that a datagram reached the client.
-    pub(crate) fn record_arrival_at_client(&mut self, now: Duration) {
-        self.last_arrived = Some(now);
+    /// Records that a datagram reached the client, at a time since the network began.
+    pub(crate) fn record_arrival_at_client(&mut self, now: Duration, datagram: &[u8]) {
+        if has_one_rtt_packet(datagram) {
+            let (first, _) = self.one_rtt_arrived.unwrap_or((now, now));
+            self.one_rtt_arrived = Some((first, now));
+        }
     }
 
-    /// Returns the time from the first datagram of the client to the last that reached it.
-    pub(crate) fn duration(&self) -> Option<Duration> {
-        Some(self.last_arrived? - self.first_sent?)
+    /// Returns when the first and the last 1-RTT packet reached the client.
+    pub(crate) fn one_rtt_arrived(&self) -> Option<(Duration, Duration)> {
+        self.one_rtt_arrived
+    }
+
+    /// Returns the time between the first and the last 1-RTT packet that reached the client, which
+    /// is what the public runner divides by.
+    pub(crate) fn download_time(&self) -> Option<Duration> {
+        let (first, last) = self.one_rtt_arrived()?;
+        Some(last - first).filter(|time| !time.is_zero())
     }
 
     /// Returns the bytes that had reached the server from an address that it had not validated,
@@ -219,6 +225,18 @@ fn proves_address(datagram: &[u8]) -> bool {
             HeaderKind::Short { .. } => return false,
             _ => rest = rest.get(header.packet_len..).unwrap_or_default(),
         }
+    }
+    false
+}
+
+/// Whether a datagram has a packet with a short header, alone or after others.
+fn has_one_rtt_packet(datagram: &[u8]) -> bool {
+    let mut rest = datagram;
+    while let Ok(header) = PartialHeader::parse(rest, 0) {
+        if matches!(header.kind, HeaderKind::Short { .. }) {
+            return true;
+        }
+        rest = rest.get(header.packet_len..).unwrap_or_default();
     }
     false
 }

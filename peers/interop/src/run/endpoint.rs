@@ -2,7 +2,6 @@
 
 use std::{
     fs::{self, File},
-    net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -12,18 +11,13 @@ use anyhow::{Context, Result, bail};
 use clearway_trace::capture::KeyLog;
 use tempfile::TempDir;
 
+use super::inside;
+
 /// The exit code for a test that an endpoint does not support.
 const UNSUPPORTED: i32 = 127;
 
-/// How long a server may take to answer the first probe.
-const START: Duration = Duration::from_secs(10);
-
 /// How often a running client is looked at.
 const POLL: Duration = Duration::from_millis(20);
-
-/// A packet of an unknown version with empty connection IDs, which a server answers with Version
-/// Negotiation: the public runner's check that a server is up.
-const PROBE_LEN: usize = 1207;
 
 /// A program that keeps the contract.
 #[derive(Clone, Debug)]
@@ -32,6 +26,8 @@ pub(crate) struct Endpoint {
     program: PathBuf,
     /// Whether it speaks HTTP/3 only.
     pub(crate) only_http3: bool,
+    /// Whether it is Clearway.
+    pub(crate) ours: bool,
 }
 
 /// Parses `NAME=PROGRAM` of an endpoint without HTTP/0.9.
@@ -57,12 +53,28 @@ impl Endpoint {
             name: name.to_owned(),
             program: program.into(),
             only_http3: false,
+            ours: false,
+        }
+    }
+
+    /// Clearway's endpoint.
+    pub(crate) fn ours(program: impl Into<PathBuf>) -> Self {
+        Self {
+            ours: true,
+            ..Self::new("clearway", program)
         }
     }
 
     fn command(&self, role: &str, test: &str, mounts: &Mounts, extra: &Extra) -> Result<Command> {
         let log = File::create(mounts.path(&format!("{role}.log")))?;
-        let mut command = Command::new(&self.program);
+        let mut command = match &extra.namespace {
+            None => Command::new(&self.program),
+            Some(space) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", space]).arg(&self.program);
+                command
+            }
+        };
         command
             .env("ROLE", role)
             .env("TESTCASE", test)
@@ -71,7 +83,7 @@ impl Endpoint {
             .env("CERTS", mounts.path("certs"))
             .env("SSLKEYLOGFILE", mounts.path(&format!("{role}.keys")))
             .env("QLOGDIR", mounts.path("qlog"))
-            .envs(extra.0.iter().cloned())
+            .envs(extra.variables.iter().cloned())
             .stdout(log.try_clone()?)
             .stderr(log)
             .stdin(Stdio::null());
@@ -79,13 +91,22 @@ impl Endpoint {
     }
 }
 
-/// Environment variables beside those that every endpoint gets.
+/// How an endpoint is run beside what is the same for all.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extra(Vec<(&'static str, String)>);
+pub(crate) struct Extra {
+    variables: Vec<(&'static str, String)>,
+    /// The network namespace that it is run in.
+    namespace: Option<String>,
+}
 
 impl Extra {
     pub(crate) fn set(&mut self, name: &'static str, value: impl Into<String>) {
-        self.0.push((name, value.into()));
+        self.variables.push((name, value.into()));
+    }
+
+    pub(crate) fn in_namespace(mut self, name: &str) -> Self {
+        self.namespace = Some(name.to_owned());
+        self
     }
 }
 
@@ -193,29 +214,22 @@ impl Server {
         let mut command = endpoint.command("server", test, mounts, extra)?;
         let child = command.env("PORT", port.to_string()).spawn();
         let mut server = Self(child.with_context(|| format!("starting {}", endpoint.name))?);
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
-        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let mut probe = vec![0xc0, 0x57, 0x41, 0x49, 0x54, 0, 0];
-        probe.resize(PROBE_LEN, 0);
-        let begun = Instant::now();
-        while begun.elapsed() < START {
-            if let Some(status) = server.0.try_wait()? {
-                if status.code() == Some(UNSUPPORTED) {
-                    return Ok(None);
-                }
-                bail!("the server {} ended with {status}", endpoint.name);
+        let answered = match &extra.namespace {
+            None => inside::wait_for_answer(port, || Ok(server.0.try_wait()?.is_none()))?,
+            Some(space) => {
+                let mut probe = inside::command(space)?;
+                let probe = probe.args(["probe", &port.to_string()]);
+                probe.output()?.status.success()
             }
-            // Until it listens, ICMP answers.
-            if socket.send_to(&probe, ("127.0.0.1", port)).is_ok()
-                && socket.recv_from(&mut [0; 1500]).is_ok()
-            {
-                return Ok(Some(server));
-            }
+        };
+        if answered {
+            return Ok(Some(server));
         }
-        bail!(
-            "the server {} answered no probe in {START:?}",
-            endpoint.name
-        );
+        match server.0.try_wait()? {
+            Some(status) if status.code() == Some(UNSUPPORTED) => Ok(None),
+            Some(status) => bail!("the server {} ended with {status}", endpoint.name),
+            None => bail!("the server {} answered no probe", endpoint.name),
+        }
     }
 }
 

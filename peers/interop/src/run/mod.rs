@@ -4,21 +4,26 @@
 //! its captures.
 
 mod capture;
+mod catalogue;
 mod checks;
 mod decrypted;
 mod endpoint;
+pub(crate) mod inside;
+mod jobs;
 mod network;
 mod report;
 mod test;
+mod tunnel;
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Args;
 
 use endpoint::Endpoint;
-use report::{Cell, Report};
-use test::{Outcome, Test};
+use jobs::Planned;
+use report::Report;
+use test::Test;
 
 /// Options of `interop run`
 #[derive(Debug, Args)]
@@ -35,6 +40,12 @@ pub(crate) struct Run {
     /// How often each test is run; a cell passes if every run does
     #[arg(long, default_value_t = 1)]
     repetitions: u32,
+    /// The seed of the network in the first run of each test; the next ones have the next numbers
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many tests to run at once; those that measure are run alone
+    #[arg(long, default_value = "1")]
+    jobs: NonZeroUsize,
     /// Another endpoint: its name, and the program that keeps the runner's contract
     #[arg(long = "with", value_name = "NAME=PROGRAM", value_parser = endpoint::parse)]
     others: Vec<Endpoint>,
@@ -59,10 +70,10 @@ pub(crate) struct Run {
 /// Runs the tests and prints the table as Markdown. Returns the number of failed cells.
 pub(crate) fn run(options: &Run) -> Result<usize> {
     let ours = std::env::current_exe()?.with_file_name("interop-endpoint");
-    let mut endpoints = vec![Endpoint::new("clearway", ours)];
+    let mut endpoints = vec![Endpoint::ours(ours)];
     endpoints.extend(options.others.iter().chain(&options.with_http3).cloned());
     let pairs = pairs(&endpoints, &options.endpoints);
-    let tests: Vec<&Test> = test::ALL
+    let tests: Vec<&Test> = catalogue::ALL
         .iter()
         .filter(|test| match &options.tests[..] {
             [] => options.all || !test.slow,
@@ -75,27 +86,42 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
         "no such endpoint: {:?}",
         options.endpoints
     );
-    let names = test::ALL.iter().map(|test| test.name);
+    let names = catalogue::ALL.iter().map(|test| test.name);
     let mut report = Report::new(names);
     for (client, server) in &pairs {
         report.add_pair(&client.name, &server.name);
     }
-    for test in tests {
-        for (client, server) in &pairs {
-            let cell = repeated(test, client, server, options)?;
-            eprintln!(
-                "{} {} → {}: {}",
-                test.name, client.name, server.name, cell.last
-            );
-            report.set(test.name, (&client.name, &server.name), &cell);
-            if let Some(file) = &options.markdown {
-                let all = report.update(file)?;
-                if let Some(summary) = &options.summary {
-                    all.update_summary(summary)?;
-                }
+    let planned: Vec<Planned<'_>> = tests
+        .iter()
+        .flat_map(|test| {
+            pairs
+                .iter()
+                .map(move |(client, server)| (*test, *client, *server))
+        })
+        .filter(|(test, client, server)| test.concerns(client, server))
+        .map(|(test, client, server)| Planned {
+            test,
+            client,
+            server,
+        })
+        .collect();
+    let run = |planned: &Planned<'_>, repetition| planned.run(repetition, options);
+    jobs::run_all(&planned, options, run, |planned, cell| {
+        let (test, client, server) = (
+            planned.test.name,
+            &planned.client.name,
+            &planned.server.name,
+        );
+        eprintln!("{test} {client} → {server}: {}", cell.last);
+        report.set(test, (client, server), cell);
+        if let Some(file) = &options.markdown {
+            let all = report.update(file)?;
+            if let Some(summary) = &options.summary {
+                all.update_summary(summary)?;
             }
         }
-    }
+        Ok(())
+    })?;
     print!("{}", report.markdown());
     Ok(report.failed())
 }
@@ -114,26 +140,4 @@ fn pairs<'a>(endpoints: &'a [Endpoint], names: &[String]) -> Vec<(&'a Endpoint, 
     let chosen = |endpoint: &Endpoint| names.contains(&endpoint.name);
     pairs.retain(|(client, server)| names.is_empty() || chosen(client) && chosen(server));
     pairs
-}
-
-/// Runs a test until it fails, at most as often as it was asked for, or as its median needs.
-fn repeated(test: &Test, client: &Endpoint, server: &Endpoint, options: &Run) -> Result<Cell> {
-    let runs = options.repetitions.max(test.measured_runs).max(1);
-    let mut measured = Vec::new();
-    let mut passed = 0;
-    for repetition in 0..runs {
-        let outcome = test.run(client, server, repetition.into(), options)?;
-        match outcome {
-            Outcome::Passed => {}
-            Outcome::Measured(kbit) => measured.push(kbit),
-            last @ (Outcome::Unsupported | Outcome::Failed(_)) => {
-                return Ok(Cell { last, passed });
-            }
-        }
-        passed += 1;
-    }
-    measured.sort_unstable();
-    let median = measured.get(measured.len() / 2);
-    let last = median.map_or(Outcome::Passed, |kbit| Outcome::Measured(*kbit));
-    Ok(Cell { last, passed })
 }

@@ -233,8 +233,7 @@ impl Relay {
             Direction::Down => (front, client),
         };
         let packet = Packet::new(src, dst, datagram.bytes.clone()).with_ecn(datagram.ecn);
-        let elapsed = Duration::from_nanos(now.0);
-        lock(&self.capture).record(elapsed, datagram);
+        lock(&self.capture).record(datagram);
         let _ = self.path.send(now, direction, packet);
     }
 
@@ -257,7 +256,7 @@ impl Relay {
             }
             Direction::Down => {
                 let now = Duration::from_nanos(self.now().0);
-                lock(&self.capture).record_arrival_at_client(now);
+                lock(&self.capture).record_arrival_at_client(now, &packet.data);
                 send(&front.socket, packet.dst, packet);
             }
         }

@@ -29,6 +29,7 @@ impl Cell {
             Outcome::Passed if self.passed > 1 => format!("pass ({} of {0})", self.passed),
             Outcome::Passed => "pass".to_owned(),
             Outcome::Measured(kbit) => format!("{kbit} kbit/s"),
+            Outcome::Missed(kbit, _) => format!("FAIL ({kbit} kbit/s)"),
             Outcome::Unsupported => "unsupported".to_owned(),
             Outcome::Failed(_) => "FAIL".to_owned(),
         }
@@ -66,10 +67,17 @@ impl Report {
     pub(crate) fn set(&mut self, test: &str, (client, server): (&str, &str), cell: &Cell) {
         let pair = (client.to_owned(), server.to_owned());
         self.cells.insert((test.to_owned(), pair), cell.text());
-        if let Outcome::Failed(why) = &cell.last {
-            let passed = cell.passed;
-            let failure = format!("{test}, {client} → {server}, after {passed} passed: {why}");
-            self.failures.push(failure);
+        let (passed, what) = (cell.passed, format!("{test}, {client} → {server}"));
+        match &cell.last {
+            Outcome::Failed(why) => {
+                let failure = format!("{what}, after {passed} passed: {why}");
+                self.failures.push(failure);
+            }
+            Outcome::Missed(kbit, bar) => {
+                let failure = format!("{what}: {kbit} kbit/s, expected {bar}");
+                self.failures.push(failure);
+            }
+            Outcome::Passed | Outcome::Measured(_) | Outcome::Unsupported => {}
         }
     }
 
@@ -154,7 +162,7 @@ impl Report {
                 match self.cells.get(&((*test).to_owned(), pair.clone())) {
                     None => not_run += 1,
                     Some(cell) if cell == "unsupported" => unsupported += 1,
-                    Some(cell) if cell == "FAIL" => failed.push(*test),
+                    Some(cell) if cell.starts_with("FAIL") => failed.push(*test),
                     Some(_) => passed += 1,
                 }
             }
@@ -230,7 +238,7 @@ fn replaced(text: &str, markers: [&str; 2], between: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::test::Bar, *};
 
     fn passed(last: Outcome, passed: u32) -> Cell {
         Cell { last, passed }
@@ -263,6 +271,37 @@ mod tests {
                 .contains("- two, a → b, after 1 passed: no")
         );
         assert_eq!(second.merged_into(&merged.table()).table(), merged.table());
+    }
+
+    #[test]
+    fn median_below_its_bar_is_a_failed_cell_with_its_figure() {
+        let mut report = Report::new(["goodput"]);
+        report.add_pair("a", "a");
+        let bar = Bar {
+            least: 9430,
+            most: None,
+        };
+        report.set(
+            "goodput",
+            ("a", "a"),
+            &passed(Outcome::Missed(9365, bar), 5),
+        );
+        assert!(
+            report
+                .table()
+                .ends_with("| goodput | FAIL (9365 kbit/s) |\n")
+        );
+        assert!(
+            report
+                .markdown()
+                .contains("- goodput, a → a: 9365 kbit/s, expected at least 9430")
+        );
+        assert_eq!(report.failed(), 1);
+        assert!(
+            report
+                .summary()
+                .ends_with("| a → a | 0 | goodput | 0 | 0 |\n")
+        );
     }
 
     #[test]

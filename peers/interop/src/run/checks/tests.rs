@@ -272,7 +272,7 @@ fn more_than_three_times_before_validation_is_rejected() {
     let initial = || long_header(0xc0, 1200);
     let handshake = || long_header(0xe0, 100);
     let sent = |capture: &mut Capture, len: usize| {
-        capture.record(Duration::ZERO, datagram(SERVER, vec![0; len]));
+        capture.record(datagram(SERVER, vec![0; len]));
     };
     let mut capture = Capture::default();
     capture.record_arrival_at_server(address(1), &initial());
@@ -313,7 +313,7 @@ fn early_data_that_is_sent_again_is_rejected() {
     let early = |late: usize| {
         let mut recording = recording(vec![packet(CLIENT, (1, 2), &vec![0; late])]);
         let early = datagram(CLIENT, long_header(0xd0, 1200));
-        recording.headers.record(Duration::ZERO, early);
+        recording.headers.record(early);
         recording
     };
     assert_eq!(early_data(&early(5000)), Ok(()));
@@ -324,9 +324,7 @@ fn early_data_that_is_sent_again_is_rejected() {
 #[test]
 fn datagram_over_ipv4_is_rejected_in_ipv6() {
     let mut recording = recording(vec![]);
-    recording
-        .headers
-        .record(Duration::ZERO, datagram(CLIENT, vec![0x40]));
+    recording.headers.record(datagram(CLIENT, vec![0x40]));
     rejected(only_ipv6, &recording, "found IPv4");
     let v6 = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 1));
     let mut capture = Capture::default();
@@ -335,7 +333,7 @@ fn datagram_over_ipv4_is_rejected_in_ipv6() {
         server: v6,
         ..datagram(CLIENT, vec![0x40])
     };
-    capture.record(Duration::ZERO, datagram);
+    capture.record(datagram);
     recording.headers = capture;
     assert_eq!(only_ipv6(&recording), Ok(()));
 }

@@ -1,0 +1,125 @@
+//! What runs within a network namespace: this program starts itself there.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Subcommand;
+
+/// How long a server may take to answer the first probe.
+const START: Duration = Duration::from_secs(10);
+
+/// How long to try to connect over TCP.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A packet of an unknown version with empty connection IDs, which a server answers with Version
+/// Negotiation: the public runner's check that a server is up.
+const PROBE_LEN: usize = 1207;
+
+/// What to do in the namespace
+#[derive(Debug, Subcommand)]
+pub(crate) enum Inside {
+    /// Wait until a QUIC server at this port of loopback answers
+    Probe { port: u16 },
+    /// Send over TCP until the connection ends
+    Send { to: SocketAddr },
+    /// Receive a TCP connection at this address and read it to its end
+    Receive { at: SocketAddr },
+}
+
+/// Does it.
+pub(crate) fn run(what: &Inside) -> Result<()> {
+    match what {
+        Inside::Probe { port } => {
+            let answered = wait_for_answer(*port, || Ok(true))?;
+            ensure!(answered, "no answer from port {port}");
+        }
+        Inside::Send { to } => send(*to)?,
+        Inside::Receive { at } => {
+            let (mut stream, _) = TcpListener::bind(at)?.accept()?;
+            let mut buffer = vec![0; 1 << 16];
+            while stream.read(&mut buffer)? > 0 {}
+        }
+    }
+    Ok(())
+}
+
+fn send(to: SocketAddr) -> Result<()> {
+    let begun = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(to) {
+            Ok(stream) => break stream,
+            // The receiver may not listen yet.
+            Err(_) if begun.elapsed() < CONNECT => std::thread::sleep(Duration::from_millis(50)),
+            Err(error) => bail!("connecting to {to}: {error}"),
+        }
+    };
+    let content = vec![0; 1 << 16];
+    // The receiver ends it.
+    while stream.write_all(&content).is_ok() {}
+    Ok(())
+}
+
+/// Probes a server at this port of loopback until it answers, at most for [`START`], or until
+/// `running` says that it is not. Returns whether it answered.
+pub(crate) fn wait_for_answer(
+    port: u16,
+    mut running: impl FnMut() -> Result<bool>,
+) -> Result<bool> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let mut probe = vec![0xc0, 0x57, 0x41, 0x49, 0x54, 0, 0];
+    probe.resize(PROBE_LEN, 0);
+    let begun = Instant::now();
+    while begun.elapsed() < START && running()? {
+        // Until it listens, ICMP answers.
+        if socket.send_to(&probe, ("127.0.0.1", port)).is_ok()
+            && socket.recv_from(&mut [0; 1500]).is_ok()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns a command that runs this program in a namespace.
+pub(crate) fn command(space: &str) -> Result<Command> {
+    let program: PathBuf = std::env::current_exe()?;
+    let mut command = Command::new("ip");
+    command
+        .args(["netns", "exec", space])
+        .arg(program)
+        .arg("inside");
+    Ok(command)
+}
+
+/// A TCP connection between two namespaces that has as much to send as the network carries. It
+/// ends when this is dropped.
+pub(crate) struct TcpFlow([Child; 2]);
+
+impl TcpFlow {
+    /// Starts one from a namespace to an address in another.
+    pub(crate) fn start(from: &str, (to, address): (&str, IpAddr), port: u16) -> Result<Self> {
+        let address = SocketAddr::new(address, port).to_string();
+        let start = |space: &str, what: &str| {
+            let mut command = command(space)?;
+            command.args([what, &address]).stdin(Stdio::null());
+            command.spawn().context("starting a TCP connection")
+        };
+        Ok(Self([start(to, "receive")?, start(from, "send")?]))
+    }
+}
+
+impl Drop for TcpFlow {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
