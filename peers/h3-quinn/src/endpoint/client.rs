@@ -28,10 +28,9 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
     let (tls, tickets) = tls::client(environment)?;
     let mut config = ClientConfig::new(Arc::new(tls));
     config.transport_config(transport()?);
-    let mut endpoint = Endpoint::client(any_address(server))?;
-    endpoint.set_default_client_config(config);
+    let endpoint = Endpoint::client(any_address(server))?;
     let name = first.host.clone();
-    let connect = || endpoint.connect(server, &name);
+    let connect = || endpoint.connect_with(config.clone(), server, &name);
     match environment.test_case.as_str() {
         "http3" => http3::download(connect()?.await?, targets).await?,
         "multiconnect" | "handshakeloss" | "handshakecorruption" => {

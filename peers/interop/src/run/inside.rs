@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
+use socket2::SockRef;
 
 /// How long a server may take to answer the first probe.
 const START: Duration = Duration::from_secs(10);
@@ -26,7 +27,7 @@ const PROBE_LEN: usize = 1207;
 pub(crate) enum Inside {
     /// Wait until a QUIC server at this port of loopback answers
     Probe { port: u16 },
-    /// Send over TCP until the connection ends
+    /// Send over TCP, with CUBIC, until the connection ends
     Send { to: SocketAddr },
     /// Receive a TCP connection at this address and read it to its end
     Receive { at: SocketAddr },
@@ -59,6 +60,8 @@ fn send(to: SocketAddr) -> Result<()> {
             Err(error) => bail!("connecting to {to}: {error}"),
         }
     };
+    let control = SockRef::from(&stream).set_tcp_congestion(b"cubic");
+    control.context("setting the congestion control to CUBIC")?;
     let content = vec![0; 1 << 16];
     // The receiver ends it.
     while stream.write_all(&content).is_ok() {}

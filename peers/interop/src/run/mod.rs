@@ -34,6 +34,9 @@ pub(crate) struct Run {
     /// Run only pairs of these endpoints; can be repeated
     #[arg(long = "endpoint")]
     endpoints: Vec<String>,
+    /// Leave out Clearway with itself
+    #[arg(long)]
+    others_only: bool,
     /// Also run the tests that take minutes
     #[arg(long)]
     all: bool,
@@ -72,7 +75,8 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
     let ours = std::env::current_exe()?.with_file_name("interop-endpoint");
     let mut endpoints = vec![Endpoint::ours(ours)];
     endpoints.extend(options.others.iter().chain(&options.with_http3).cloned());
-    let pairs = pairs(&endpoints, &options.endpoints);
+    let mut pairs = pairs(&endpoints, &options.endpoints);
+    pairs.retain(|(client, server)| !(options.others_only && client.ours && server.ours));
     let tests: Vec<&Test> = catalogue::ALL
         .iter()
         .filter(|test| match &options.tests[..] {

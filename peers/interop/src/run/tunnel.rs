@@ -114,7 +114,7 @@ impl Drop for Tunnel {
     }
 }
 
-/// Creates a device in a namespace of its own, whose TCP uses CUBIC.
+/// Creates a device in a namespace of its own.
 fn device(name: &str, space: &str, (address, peer): (Ipv4Addr, Ipv4Addr)) -> Result<tun::Device> {
     ip(&format!("netns add {space}"))?;
     let mut configuration = tun::Configuration::default();
@@ -130,9 +130,6 @@ fn device(name: &str, space: &str, (address, peer): (Ipv4Addr, Ipv4Addr)) -> Res
     ))?;
     ip(&format!("-n {space} link set {name} mtu 1500 up"))?;
     ip(&format!("-n {space} link set lo up"))?;
-    ip(&format!(
-        "netns exec {space} sysctl -q -w net.ipv4.tcp_congestion_control=cubic"
-    ))?;
     Ok(device)
 }
 
