@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds peer-tokio-quiche and endpoint-quiche into the folder where `interop` and `bench` look for programs that
+# Builds peer-tokio-quiche into the folder where `interop` and `bench` look for programs that
 # peers/'s own cargo workspace does not build. BoringSSL, which quiche stands on, wants cmake and
 # a C++ compiler; its bindings want libclang, which is taken from PyPI if the system has none.
 set -eu
@@ -19,6 +19,5 @@ if [ -z "${LIBCLANG_PATH:-}" ] && ! ldconfig -p | grep -qE 'libclang(-[0-9.]+)?\
 fi
 CARGO_TARGET_DIR=$target ${CARGO:-cargo} build --release
 mkdir -p "$programs"
-cp "$target/release/peer-tokio-quiche" "$target/release/endpoint-quiche" "$programs/"
+cp "$target/release/peer-tokio-quiche" "$programs/"
 echo "$programs/peer-tokio-quiche"
-echo "$programs/endpoint-quiche"

@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use contract::runner::{self, Environment, Role};
 use test_case::TestCase;
 
-#[tokio::main]
+/// One thread: requests that are made at once are written before the first of them is sent, and
+/// share packets.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     runner::main("interop-endpoint", run).await
 }

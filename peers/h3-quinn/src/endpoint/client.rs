@@ -27,7 +27,7 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
     let server = first.resolve().await?;
     let (tls, tickets) = tls::client(environment)?;
     let mut config = ClientConfig::new(Arc::new(tls));
-    config.transport_config(transport()?);
+    config.transport_config(transport(&environment.test_case)?);
     let endpoint = Endpoint::client(any_address(server))?;
     let name = first.host.clone();
     let connect = || endpoint.connect_with(config.clone(), server, &name);

@@ -17,7 +17,7 @@ const MAX_REQUEST: usize = 4096;
 /// Serves until killed.
 pub(crate) async fn run(environment: &Environment) -> Result<()> {
     let mut config = ServerConfig::with_crypto(Arc::new(tls::server(environment)?));
-    config.transport_config(transport()?);
+    config.transport_config(transport(&environment.test_case)?);
     let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), environment.port);
     let endpoint = Endpoint::server(config, address)?;
     println!("listening on {}", endpoint.local_addr()?);

@@ -187,15 +187,6 @@ impl Capture {
             })
     }
 
-    /// Returns the number of Initial packets that the client sent before the server answered.
-    pub(crate) fn first_flights(&self) -> usize {
-        self.packets
-            .iter()
-            .take_while(|packet| packet.sender == Sender::Client)
-            .filter(|packet| matches!(packet.header.kind, HeaderKind::Initial { .. }))
-            .count()
-    }
-
     /// Returns the bytes of 0-RTT packets.
     pub(crate) fn early_bytes(&self) -> usize {
         self.by(Sender::Client)

@@ -1,6 +1,6 @@
 //! Each check accepts a recording that shows what the test wants, and rejects one that does not.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use clearway_quic::wire::TransportParameters;
 use clearway_trace::capture::DecryptedPacket;
@@ -77,6 +77,19 @@ fn key_update_of_both_ends_is_expected() {
         "expected a key update of the Server, found none",
     );
     rejected(key_update, &recording(vec![]), "could be decrypted");
+}
+
+#[test]
+fn repetition_of_the_client_hello_is_expected() {
+    let crypto = |offset: u8| {
+        let mut packet = packet(CLIENT, (1, 2), &[0x06, offset, 1, 0xff]);
+        packet.packet.kind = PacketType::Initial;
+        packet
+    };
+    let repeated = vec![crypto(0), crypto(1), crypto(0)];
+    assert_eq!(repeated_hello(&recording(repeated)), Ok(()));
+    let in_two_packets = vec![crypto(0), crypto(1)];
+    rejected(repeated_hello, &recording(in_two_packets), "found 1");
 }
 
 fn with_message(messages: Vec<TlsMessage>) -> Recording {
