@@ -3,7 +3,7 @@ module clearway.invalid/peers/webtransport-go
 go 1.26.0
 
 require (
-	github.com/quic-go/quic-go v0.62.0
+	github.com/quic-go/quic-go v0.64.1
 	github.com/quic-go/webtransport-go v0.13.0
 )
 

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/qlog"
 	"github.com/quic-go/webtransport-go"
 )
 
@@ -43,26 +45,32 @@ func main() {
 
 func act(args []string) error {
 	if len(args) < 1 {
-		return errors.New("usage: serve --listen ADDR --cert FILE --key FILE | check URL --cert FILE")
+		return errors.New("usage: serve --listen ADDR --cert FILE --key FILE | check URL --cert FILE [--only CHECK]")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	listen := flags.String("listen", "", "address to listen on")
 	cert := flags.String("cert", "", "certificate, PEM")
 	key := flags.String("key", "", "private key, PEM")
+	only := flags.String("only", "", "make this check only")
 	switch {
 	case args[0] == "serve":
 		_ = flags.Parse(args[1:])
 		return serve(*listen, *cert, *key)
 	case args[0] == "check" && len(args) >= 2:
 		_ = flags.Parse(args[2:])
-		return check(args[1], *cert)
+		return check(args[1], *cert, *only)
 	default:
 		return fmt.Errorf("unknown command %q: expected serve or check", args[0])
 	}
 }
 
 func config() *quic.Config {
-	return &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true}
+	return &quic.Config{
+		EnableDatagrams:                  true,
+		EnableStreamResetPartialDelivery: true,
+		// Traces of both ends, in the directory QLOGDIR if that is set.
+		Tracer: qlog.DefaultConnectionTracer,
+	}
 }
 
 // serve is the echo of `clearway serve --webtransport`.
@@ -197,8 +205,8 @@ func pattern(length, seed int) []byte {
 	return data
 }
 
-// check makes the checks of peer-webtransport, each in a session of its own.
-func check(url, cert string) error {
+// check makes the checks of peer-webtransport, or only this one, each in a session of its own.
+func check(server, cert, only string) error {
 	pem, err := os.ReadFile(cert)
 	if err != nil {
 		return err
@@ -223,14 +231,18 @@ func check(url, cert string) error {
 	report := map[string]string{}
 	failed := false
 	for _, each := range checks {
+		if only != "" && only != each.name {
+			continue
+		}
 		transport := webtransport.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: roots, NextProtos: []string{http3.NextProtoH3}},
 			QUICConfig:      config(),
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		_, session, err := transport.Dial(ctx, url, nil)
+		conn, session, err := dial(ctx, &transport, server)
 		if err == nil {
 			err = each.run(ctx, session)
+			_ = conn.CloseWithError(quic.ApplicationErrorCode(http3.ErrCodeNoError), "")
 		}
 		report[each.name] = "pass"
 		if err != nil {
@@ -249,6 +261,25 @@ func check(url, cert string) error {
 		return errors.New("checks failed")
 	}
 	return nil
+}
+
+// dial opens a session on a connection of its own. That of Transport.Dial ends in the same instant as
+// the session, mostly before WT_CLOSE_SESSION is sent.
+func dial(ctx context.Context, transport *webtransport.Transport, to string) (*quic.Conn, *webtransport.Session, error) {
+	target, err := url.Parse(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := quic.DialAddrEarly(ctx, target.Host, transport.TLSClientConfig, transport.QUICConfig)
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err := transport.NewClientConn(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, session, err := client.Dial(ctx, to, nil)
+	return conn, session, err
 }
 
 // exchange writes, ends, and expects the same bytes.
@@ -391,7 +422,7 @@ func checkCloseByServer(ctx context.Context, session *webtransport.Session) erro
 // What the server saw is for the script to check.
 func checkCloseByClient(_ context.Context, session *webtransport.Session) error {
 	err := session.CloseWithError(7, "from the client")
-	// The connection goes with it: the capsule has to have been sent by then.
+	// The connection is closed next: the capsule has to have been sent by then.
 	time.Sleep(200 * time.Millisecond)
 	return err
 }

@@ -1,14 +1,15 @@
 //! Clearway's client.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
-use clearway::ClientConfig;
 use clearway::http::Client;
 use clearway::http::webtransport::{
     ReadToEndError, RecvStream, SendStream, SessionError, StreamError, WebTransportSession,
 };
+use clearway::{ClientConfig, Endpoint, QlogDir};
 
 use crate::session::{Closed, Read, Session};
 
@@ -20,9 +21,18 @@ pub(crate) struct ClearwaySession {
     client: Client,
 }
 
-pub(crate) async fn open(url: &str, cert: &Path) -> Result<ClearwaySession> {
+/// Opens a session, with a trace of its connection if there is a directory for that.
+pub(crate) async fn open(
+    url: &str,
+    cert: &Path,
+    qlog: Option<&QlogDir>,
+) -> Result<ClearwaySession> {
     let config = ClientConfig::with_roots(std::fs::read(cert)?)?;
-    let client = Client::new(config)?;
+    let mut endpoint = Endpoint::builder((Ipv4Addr::UNSPECIFIED, 0).into());
+    if let Some(dir) = qlog {
+        endpoint = endpoint.qlog(dir.clone());
+    }
+    let client = Client::with_endpoint(endpoint, config)?;
     let (session, _) = client
         .webtransport(http::Request::get(url).body(())?)
         .await?;

@@ -9,8 +9,10 @@ mod wtransport;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Result;
+use ::clearway::QlogDir;
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// A WebTransport peer.
@@ -31,6 +33,9 @@ enum Command {
         /// The server's certificate, PEM.
         #[arg(long)]
         cert: PathBuf,
+        /// Make this check only, such as reset_by_client.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Serve an echo on wtransport.
     Serve {
@@ -59,10 +64,26 @@ async fn main() -> Result<ExitCode> {
             wtransport::serve(listen, &cert, &key).await?;
             return Ok(ExitCode::SUCCESS);
         }
-        Command::Check { stack, url, cert } => match stack {
-            Stack::Clearway => check::check(async || clearway::open(&url, &cert).await).await,
-            Stack::Wtransport => check::check(async || wtransport::open(&url, &cert).await).await,
-        },
+        Command::Check {
+            stack,
+            url,
+            cert,
+            only,
+        } => {
+            let only = only.as_deref();
+            match stack {
+                Stack::Clearway => {
+                    let qlog = QlogDir::from_env().context("QLOGDIR")?;
+                    let open = async || clearway::open(&url, &cert, qlog.as_ref()).await;
+                    let report = check::check(open, only).await;
+                    let _ = qlog.map(|dir| dir.finish(Duration::from_secs(2)));
+                    report
+                }
+                Stack::Wtransport => {
+                    check::check(async || wtransport::open(&url, &cert).await, only).await
+                }
+            }
+        }
     };
     println!("{}", serde_json::to_string(&report)?);
     Ok(ExitCode::from(u8::from(!report.passed())))
