@@ -6,6 +6,7 @@ mod terminal;
 mod address;
 mod background;
 mod balance;
+mod connect;
 mod controller_help;
 mod demo;
 mod diagnose;

@@ -24,7 +24,7 @@ pub(crate) struct Resolve {
 
 /// `HOST:PORT:OTHER-HOST:OTHER-PORT`; an empty part matches any, or stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ConnectTo {
+pub(crate) struct ConnectTo {
     what: Pattern,
     host: Option<String>,
     port: Option<u16>,
@@ -38,7 +38,7 @@ impl Pattern {
 }
 
 /// Applies the options to the server of `url`; the first that matches counts.
-pub(super) fn direct(client: &Client, url: &Uri, resolve: &[Resolve], connect_to: &[ConnectTo]) {
+pub(crate) fn direct(client: &Client, url: &Uri, resolve: &[Resolve], connect_to: &[ConnectTo]) {
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let Some(port) = clearway::http::port(url) else {
         return;

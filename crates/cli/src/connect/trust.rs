@@ -1,73 +1,62 @@
-//! Trust in servers, and the key log.
+//! Trust in servers.
 
-use std::env;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::PathBuf;
 
-use clearway::{ClientConfig, Fingerprint, TransportConfig};
+use clearway::{ClientConfig, Fingerprint};
+use clearway_prober::Trust;
 
-use super::Args;
 use crate::failure::{Failure, Kind};
 use crate::identity;
 
-/// The certificates that a client trusts: any, the one with a fingerprint, those of a file, or
-/// those of the host.
-///
-/// # Errors
-/// If there are none.
-pub(crate) fn trusting(
-    insecure: bool,
+/// Options of every command that verifies the certificate of a server.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TrustOptions {
+    /// Trust only the certificates in this PEM file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "insecure"])]
+    cacert: Option<PathBuf>,
+    /// Trust only the certificate with this SHA-256 fingerprint.
+    #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
     fingerprint: Option<Fingerprint>,
-    cacert: Option<&Path>,
-) -> Result<ClientConfig, Failure> {
-    if insecure {
-        return Ok(ClientConfig::dangerous_accept_any_certificate());
-    }
-    if let Some(fingerprint) = fingerprint {
-        return Ok(ClientConfig::with_fingerprint(fingerprint));
-    }
-    if let Some(file) = cacert {
-        return ClientConfig::with_roots(identity::read(file)?)
-            .map_err(|error| Failure::caused(Kind::Arguments, file.display(), &error));
-    }
-    ClientConfig::with_native_roots().map_err(|error| {
-        let message = format!("{error}; use --cacert FILE, --fingerprint HEX or -k");
-        Failure::new(Kind::Arguments, message)
-    })
+    /// Do not verify the server's certificate: anyone on the path can impersonate the server.
+    #[arg(short = 'k', long)]
+    insecure: bool,
 }
 
-/// The client's configuration.
-///
-/// # Errors
-/// If there are no trusted certificates.
-pub(super) fn config(args: &Args) -> Result<ClientConfig, Failure> {
-    let config = trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
-    let mut transport = TransportConfig::default();
-    transport.controller = args.controller.into();
-    transport.versions = args.versions;
-    let config = config.transport(transport);
-    if !args.keylog {
-        return Ok(config);
+impl TrustOptions {
+    /// Returns whether trusted certificates are named, rather than any or those of the host.
+    pub(crate) fn names_certificates(&self) -> bool {
+        self.cacert.is_some() || self.fingerprint.is_some()
     }
-    key_log_is_writable()?;
-    Ok(config.key_log_from_env())
-}
 
-/// Checks the key log in advance, because its own errors are ignored: they must not end a
-/// connection.
-pub(crate) fn key_log_is_writable() -> Result<(), Failure> {
-    let named = env::var_os("SSLKEYLOGFILE").filter(|file| !file.is_empty());
-    let Some(file) = named else {
-        let message = "--keylog: the environment variable SSLKEYLOGFILE is not set";
-        return Err(Failure::new(Kind::Arguments, message));
-    };
-    // Whoever reads it can decrypt what was sent.
-    let mut how = OpenOptions::new();
-    how.append(true).create(true).mode(0o600);
-    let opened = how.open(&file);
-    opened.map(drop).map_err(|error| {
-        let what = format!("--keylog: cannot write {}", file.display());
-        Failure::caused(Kind::Output, what, &error)
-    })
+    /// Returns which certificates are accepted. A file is read, but not checked.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+        Ok(match (&self.cacert, self.fingerprint) {
+            _ if self.insecure => Trust::Any,
+            (_, Some(fingerprint)) => Trust::Fingerprint(fingerprint.0),
+            (Some(file), None) => Trust::Roots(identity::read(file)?),
+            (None, None) => Trust::Native,
+        })
+    }
+
+    /// Returns the configuration of a client that accepts these certificates.
+    ///
+    /// # Errors
+    /// If there are none.
+    pub(crate) fn client_config(&self) -> Result<ClientConfig, Failure> {
+        match self.trust()? {
+            Trust::Any => Ok(ClientConfig::dangerous_accept_any_certificate()),
+            Trust::Fingerprint(sha256) => Ok(ClientConfig::with_fingerprint(Fingerprint(sha256))),
+            Trust::Roots(pem) => ClientConfig::with_roots(pem).map_err(|error| {
+                let file = self.cacert.as_deref().unwrap_or("--cacert".as_ref());
+                Failure::caused(Kind::Arguments, file.display(), &error)
+            }),
+            Trust::Native => ClientConfig::with_native_roots().map_err(|error| {
+                let message = format!("{error}; use --cacert FILE, --fingerprint HEX or -k");
+                Failure::new(Kind::Arguments, message)
+            }),
+        }
+    }
 }

@@ -5,10 +5,11 @@ use core::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clearway::{Fingerprint, doq};
+use clearway::doq;
 use clearway_links::Span;
 
 use crate::address;
+use crate::connect::TrustOptions;
 use crate::failure::EXIT_CODES;
 use crate::qlog::QlogOptions;
 
@@ -32,6 +33,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 #[command(group = clap::ArgGroup::new("direction").required(true).args(["listen", "serve"]))]
+#[command(mut_group("TrustOptions", |it| it.requires("listen")))]
 pub(crate) struct Args {
     /// Address to answer plain DNS queries on (UDP and TCP); port 0 picks a free port.
     #[arg(long, value_name = "ADDR:PORT", requires = "server",
@@ -43,21 +45,8 @@ pub(crate) struct Args {
     /// Name that the server's certificate has to be valid for, instead of HOST.
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub(super) name: Option<String>,
-    /// Trust only the certificates in this PEM file.
-    #[arg(long, value_name = "FILE", requires = "listen",
-          conflicts_with_all = ["fingerprint", "insecure"])]
-    pub(super) cacert: Option<PathBuf>,
-    /// Trust only the certificate with this SHA-256 fingerprint.
-    #[arg(
-        long,
-        value_name = "HEX",
-        requires = "listen",
-        conflicts_with = "insecure"
-    )]
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// Do not verify the server's certificate: anyone on the path can impersonate the server.
-    #[arg(short = 'k', long, requires = "listen")]
-    pub(super) insecure: bool,
+    #[command(flatten)]
+    pub(super) trust: TrustOptions,
     /// Address to serve DNS over QUIC on; port 0 picks a free port.
     #[arg(long, value_name = "ADDR:PORT", requires = "upstream",
           value_parser = address::to_listen_on)]

@@ -13,7 +13,6 @@ use super::args::ServerName;
 use super::stub::Stub;
 use super::upstream::Upstream;
 use crate::failure::{Failure, Kind};
-use crate::get;
 use crate::identity;
 use crate::interrupt::unless_interrupted;
 use crate::output::{print, print_json};
@@ -58,7 +57,7 @@ async fn stub(
     server: &ServerName,
     qlog: Option<&QlogDir>,
 ) -> Result<(), Failure> {
-    let config = get::trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
+    let config = args.trust.client_config()?;
     let address = resolve(server).await?;
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::ArgGroup;
-use clearway::{CongestionController, Fingerprint, VersionPreference};
+use clearway::{CongestionController, VersionPreference};
 use clearway_links::Span;
 use http::{HeaderName, HeaderValue, Method};
 
-use super::route::{ConnectTo, Resolve};
+use crate::connect::{ConnectOptions, ConnectTo, TrustOptions};
 use crate::controller_help::controller_help;
 use crate::failure::EXIT_CODES;
 use crate::qlog::QlogOptions;
@@ -101,30 +101,14 @@ pub(crate) struct Args {
     /// Fail on redirects and on HTTP status 400 or above (the default; accepted for compatibility with curl).
     #[arg(short, long, conflicts_with = "no_fail")]
     pub(super) fail: bool,
-    /// Trust only the certificates in this PEM file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "insecure"])]
-    pub(super) cacert: Option<PathBuf>,
-    /// Trust only the certificate with this SHA-256 fingerprint.
-    #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// Do not verify the server's certificate: anyone on the path can impersonate the server.
-    #[arg(short = 'k', long)]
-    pub(super) insecure: bool,
-    /// Use these addresses for a host and port instead of resolving the name; the
-    /// certificate is still checked against HOST.
-    #[arg(long, value_name = "HOST:PORT:ADDR[,ADDR]…")]
-    pub(super) resolve: Vec<Resolve>,
+    #[command(flatten)]
+    pub(super) trust: TrustOptions,
     /// Connect to OTHER-HOST:OTHER-PORT instead of HOST:PORT; the certificate is still
     /// checked against HOST.
     #[arg(long, value_name = "HOST:PORT:OTHER-HOST:OTHER-PORT")]
     pub(super) connect_to: Vec<ConnectTo>,
-    /// Append TLS secrets to the file named by the environment variable SSLKEYLOGFILE.
-    #[arg(long)]
-    pub(super) keylog: bool,
-    /// Maximum time to wait for a connection to be established: seconds, or a time with its unit
-    /// such as 500ms.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds::limit)]
-    pub(super) connect_timeout: Span,
+    #[command(flatten)]
+    pub(super) connect: ConnectOptions,
     /// Maximum time for the whole command: seconds, or a time with its unit.
     #[arg(short, long, value_name = "TIME", value_parser = seconds::limit)]
     pub(super) max_time: Option<Span>,

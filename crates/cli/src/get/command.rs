@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clearway::http::{Client, Error};
-use clearway::{BuildError, ClientConfig, Endpoint, QlogDir};
+use clearway::{BuildError, ClientConfig, Endpoint, QlogDir, TransportConfig};
 use clearway_balancer::sample::SampleDirection;
 
 use super::Args;
@@ -14,10 +14,9 @@ use super::cause::failure;
 use super::fetch::Fetch;
 use super::job::{Job, jobs};
 use super::part::can_resume;
-use super::route;
 use super::summary::Summary;
 use super::temporary::names;
-use super::trust;
+use crate::connect;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::unless_interrupted;
 use crate::log;
@@ -62,9 +61,9 @@ async fn get(
 ) -> Result<(), Failure> {
     let jobs = jobs(&args)?;
     let only = jobs.len() == 1;
-    let client = client(&trust::config(&args)?, qlog, samples)?;
+    let client = client(&config(&args)?, qlog, samples)?;
     for job in &jobs {
-        route::direct(&client, &job.url, &args.resolve, &args.connect_to);
+        connect::direct(&client, &job.url, &args.connect.resolve, &args.connect_to);
     }
     let fetch = Fetch::new(args.clone(), client.clone(), jobs.clone());
     let begun = Instant::now();
@@ -103,6 +102,21 @@ async fn get(
         print_json(&summary)?;
     }
     outcome
+}
+
+/// The client's configuration.
+///
+/// # Errors
+/// If there are no trusted certificates.
+fn config(args: &Args) -> Result<ClientConfig, Failure> {
+    let mut transport = TransportConfig::default();
+    transport.controller = args.controller.into();
+    transport.versions = args.versions;
+    let config = args.trust.client_config()?.transport(transport);
+    Ok(match args.connect.writes_key_log()? {
+        true => config.key_log_from_env(),
+        false => config,
+    })
 }
 
 /// A client on a socket for IPv6 and IPv4, or for IPv4 on hosts without the other.

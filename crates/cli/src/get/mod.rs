@@ -1,7 +1,6 @@
 //! `clearway get`: fetches URLs over HTTP/3.
 //!
-//! [`job`] turns the command line into jobs, [`trust`] configures trusted certificates, and
-//! [`route`] overrides addresses. [`fetch`] runs the jobs, and [`transfer`] a single one:
+//! [`job`] turns the command line into jobs. [`fetch`] runs them, and [`transfer`] a single one:
 //! [`request`] builds the request (with an [`upload`]), [`answer`] interprets the response's
 //! headers, and [`writer`] gathers the body for its [`destination`], where a [`part`] has a
 //! [`temporary`] name and a [`description`] until it is complete; [`existing_file`] is what an earlier run left.
@@ -19,17 +18,13 @@ mod job;
 mod part;
 mod progress;
 mod request;
-mod route;
 mod summary;
 mod tally;
 mod temporary;
 mod transfer;
-mod trust;
 mod upload;
 mod writer;
 
 pub(crate) use args::{ABOUT, Args};
 pub(crate) use cause::failure;
 pub(crate) use command::{client, command};
-pub(crate) use route::{Resolve, resolved};
-pub(crate) use trust::{key_log_is_writable, trusting};

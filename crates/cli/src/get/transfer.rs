@@ -97,7 +97,7 @@ impl Transfer<'_> {
 
     async fn connect(&mut self) -> Result<(), Failure> {
         let connecting = self.client.connect(&self.job.url);
-        let patience = self.args.connect_timeout;
+        let patience = self.args.connect.connect_timeout;
         let connecting = tokio::time::timeout(patience.0, connecting);
         let connected = timed(&mut self.done.waits.connecting, connecting).await;
         let connected = connected.map_err(|_| {
@@ -390,12 +390,7 @@ impl Transfer<'_> {
 
     /// Says what to do about a certificate that is not trusted, to somebody who may not know.
     fn untrusted(&self, mut failure: Failure) -> Failure {
-        let Args {
-            cacert,
-            fingerprint,
-            ..
-        } = self.args;
-        if failure.kind == Kind::Certificate && cacert.is_none() && fingerprint.is_none() {
+        if failure.kind == Kind::Certificate && !self.args.trust.names_certificates() {
             failure.message.push_str(TRUST);
         }
         failure

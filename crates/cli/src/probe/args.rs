@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use clap::ArgGroup;
-use clearway::Fingerprint;
 use clearway_links::Span;
 
+use crate::connect::{ConnectOptions, TrustOptions};
 use crate::failure::EXIT_CODES;
-use crate::get::Resolve;
 use crate::seconds;
 
 /// What it does, for `--help`.
@@ -41,6 +40,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 #[command(group(ArgGroup::new("target").required(true).args(["url", "list"])))]
+#[command(mut_arg("resolve", |it| it.help("Use this address for a host and port instead of \
+resolving the name; the certificate is still checked against HOST")))]
 pub(crate) struct Args {
     /// The server; https:// may be omitted. The path is requested to see whether it still answers.
     #[arg(value_name = "URL")]
@@ -78,26 +79,10 @@ pub(crate) struct Args {
     #[arg(short = 'Z', long, value_name = "COUNT", default_value_t = 4,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) parallel: u16,
-    /// Trust only the certificates in this PEM file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "insecure"])]
-    pub(super) cacert: Option<PathBuf>,
-    /// Trust only the certificate with this SHA-256 fingerprint.
-    #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// Do not verify the server's certificate: anyone on the path can impersonate the server.
-    #[arg(short = 'k', long)]
-    pub(super) insecure: bool,
-    /// Use this address for a host and port instead of resolving the name; the certificate is
-    /// still checked against HOST.
-    #[arg(long, value_name = "HOST:PORT:ADDR[,ADDR]…")]
-    pub(super) resolve: Vec<Resolve>,
-    /// Append TLS secrets to the file named by the environment variable SSLKEYLOGFILE.
-    #[arg(long)]
-    pub(super) keylog: bool,
-    /// Maximum time to wait for a connection to be established: seconds, or a time with its unit
-    /// such as 500ms.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds::limit)]
-    pub(super) connect_timeout: Span,
+    #[command(flatten)]
+    pub(super) trust: TrustOptions,
+    #[command(flatten)]
+    pub(super) connect: ConnectOptions,
     /// Maximum time to wait for each answer: seconds, or a time with its unit. Raise it for a
     /// server that is farther away than a third of it.
     #[arg(long, value_name = "TIME", default_value = "1.5s", value_parser = seconds::limit)]

@@ -4,13 +4,12 @@ use std::fs;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clearway_prober::{Case, Probe, ProbeError, Report, TargetError, Trust, Verdict, html, table};
+use clearway_prober::{Case, Probe, ProbeError, Report, TargetError, Verdict, html, table};
 use serde_json::json;
 
 use super::{Args, selection};
+use crate::connect;
 use crate::failure::{Failure, Kind};
-use crate::get;
-use crate::identity;
 use crate::interrupt::unless_interrupted;
 use crate::output::{print, print_json};
 
@@ -77,24 +76,17 @@ fn text(report: &Report, all: bool) -> String {
 }
 
 fn probe(args: &Args, url: &str) -> Result<Probe, Failure> {
-    let trust = match (&args.cacert, args.fingerprint) {
-        _ if args.insecure => Trust::Any,
-        (_, Some(fingerprint)) => Trust::Fingerprint(fingerprint.0),
-        (Some(file), None) => Trust::Roots(identity::read(file)?),
-        (None, None) => Trust::Native,
-    };
-    let probe = Probe::new(url, trust).map_err(|error| target_failure(&error))?;
+    let probe = Probe::new(url, args.trust.trust()?).map_err(|error| target_failure(&error))?;
     let (host, port) = probe.host_and_port();
-    let address = get::resolved(&args.resolve, host, port);
+    let address = connect::resolved(&args.connect.resolve, host, port);
     let mut probe = probe
-        .connect_timeout(args.connect_timeout.0)
+        .connect_timeout(args.connect.connect_timeout.0)
         .patience(args.patience.0)
         .parallel(args.parallel.into());
     if let Some(address) = address {
         probe = probe.address(address);
     }
-    if args.keylog {
-        get::key_log_is_writable()?;
+    if args.connect.writes_key_log()? {
         probe = probe.key_log_from_env();
     }
     Ok(probe)

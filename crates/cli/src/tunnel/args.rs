@@ -3,12 +3,12 @@
 use core::net::SocketAddr;
 use std::path::PathBuf;
 
-use clearway::Fingerprint;
 use clearway::http::connect_udp::Target;
 use clearway_links::Span;
 use http::Uri;
 
 use crate::address;
+use crate::connect::TrustOptions;
 use crate::failure::EXIT_CODES;
 use crate::qlog::QlogOptions;
 
@@ -36,6 +36,8 @@ Examples:
 /// Options of `clearway tunnel`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
+#[command(mut_arg("insecure", |it| it.help("Do not verify the proxy's certificate: anyone on the \
+path can impersonate the proxy")))]
 pub(crate) struct Args {
     /// Proxy, as https://HOST[:PORT].
     #[arg(long, value_name = "URL")]
@@ -56,15 +58,8 @@ pub(crate) struct Args {
     /// End a program's tunnel when no packet has come for this long.
     #[arg(long, value_name = "TIME", default_value = "120s")]
     pub(super) idle: Span,
-    /// Trust only the certificates in this PEM file.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["fingerprint", "insecure"])]
-    pub(super) cacert: Option<PathBuf>,
-    /// Trust only the certificate with this SHA-256 fingerprint.
-    #[arg(long, value_name = "HEX", conflicts_with = "insecure")]
-    pub(super) fingerprint: Option<Fingerprint>,
-    /// Do not verify the proxy's certificate: anyone on the path can impersonate the proxy.
-    #[arg(short = 'k', long)]
-    pub(super) insecure: bool,
+    #[command(flatten)]
+    pub(super) trust: TrustOptions,
     #[command(flatten)]
     pub(super) qlog: QlogOptions,
     /// Print JSON lines to stdout: the local address, and when it ends what passed.

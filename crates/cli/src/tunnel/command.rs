@@ -41,7 +41,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
 }
 
 async fn tunnel(args: &Args, qlog: Option<&QlogDir>) -> Result<(), Failure> {
-    let config = get::trusting(args.insecure, args.fingerprint, args.cacert.as_deref())?;
+    let config = args.trust.client_config()?;
     let token = args
         .proxy_token
         .as_deref()
