@@ -13,8 +13,10 @@ use crate::progress::ProgressLimits;
 /// ([`Limits::abandoned_burst`](crate::Limits)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The time from the first byte of a request to the end of its header section. Then the stream
-    /// is reset with `H3_REQUEST_REJECTED`, because the application has not seen the request.
+    /// The time from the first byte of a request to the end of its header section; and, for the
+    /// request of a WebTransport session, which waits for the client's SETTINGS, from there until
+    /// they arrive. Then the stream is reset with `H3_REQUEST_REJECTED`, because the application has
+    /// not seen the request.
     ///
     /// 60 s, like `client_header_timeout` of nginx.
     pub request_headers: Option<Duration>,
@@ -113,7 +115,8 @@ impl Timeouts {
 /// A deadline of [`Timeouts`] that a client missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// The header section was not complete in time ([`Timeouts::request_headers`]).
+    /// The header section was not complete in time, or the SETTINGS that the request of a session
+    /// waits for ([`Timeouts::request_headers`]).
     RequestHeaders,
     /// No more of the body arrived in time ([`Timeouts::request_body`]).
     RequestBody,

@@ -131,6 +131,8 @@ impl Connection {
         match exchange.receiving.state {
             MessageState::Done => DatagramDestination::Closed,
             MessageState::Header if self.role == Role::Server => DatagramDestination::Early,
+            // The application does not know of it.
+            MessageState::Tunnel if self.is_held_session(id) => DatagramDestination::Early,
             MessageState::Header
             | MessageState::Body
             | MessageState::Tunnel

@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::exchange::Exchange;
 use crate::message_state::MessageState;
 use crate::progress::Progress;
+use crate::receive_half::ReceiveHalf;
 use crate::timeouts::{Deadline, Timeouts};
 use crate::transport::Transport;
 
@@ -156,17 +157,18 @@ impl Connection {
             timeouts: &config.timeouts,
             stuck: is_stuck(moved, elapsed, config.timeouts.min_rate),
         };
+        let held = self.held_session_ids();
         let mut late: Vec<(StreamId, Deadline)> = Vec::new();
         for (&id, exchange) in &mut self.requests {
-            if exchange.receiving.state != MessageState::Header {
+            // The application knows of neither.
+            let unseen = exchange.receiving.state == MessageState::Header || held.contains(&id);
+            let missed = if unseen {
+                sample.missed_header_deadline(&mut exchange.receiving)
+            } else {
                 self.timers.active = now;
-            }
-            let progress = quic.send_progress(id);
-            late.extend(
-                sample
-                    .missed_deadline(exchange, progress)
-                    .map(|deadline| (id, deadline)),
-            );
+                sample.missed_deadline(exchange, quic.send_progress(id))
+            };
+            late.extend(missed.map(|deadline| (id, deadline)));
         }
         let lingering = self.lingering.as_deref_mut();
         for (&id, progress) in lingering.into_iter().flat_map(|it| &mut it.unacknowledged) {
@@ -245,6 +247,15 @@ impl Connection {
 }
 
 impl Sample<'_> {
+    /// Returns whether the client takes too long to send a header section, or the SETTINGS without
+    /// which the request of a session cannot be passed on.
+    fn missed_header_deadline(self, receiving: &mut ReceiveHalf) -> Option<Deadline> {
+        let limit = self.timeouts.request_headers.unwrap_or(Duration::MAX);
+        let begun = receiving.reader.bytes_read() > 0;
+        let in_time = (receiving.progress).sample_total(begun, self.elapsed, limit);
+        (!in_time).then_some(Deadline::RequestHeaders)
+    }
+
     /// Returns the deadline that the client of a request has missed, if any.
     fn missed_deadline(
         self,
@@ -252,26 +263,15 @@ impl Sample<'_> {
         sent: Option<SendProgress>,
     ) -> Option<Deadline> {
         let receiving = &mut exchange.receiving;
-        let timeouts = self.timeouts;
         let bytes = receiving.reader.bytes_read();
-        let in_time = match (receiving.state, timeouts.request_body_limits()) {
-            (MessageState::Header, _) => {
-                let limit = timeouts.request_headers.unwrap_or(Duration::MAX);
-                if !receiving
-                    .progress
-                    .sample_total(bytes > 0, self.elapsed, limit)
-                {
-                    return Some(Deadline::RequestHeaders);
-                }
-                true
-            }
+        let in_time = match (receiving.state, self.timeouts.request_body_limits()) {
             (MessageState::Body | MessageState::AfterTrailers, Some(limits)) => {
                 let wanted = receiving.wanted;
                 (receiving.progress).sample(bytes, wanted, self.elapsed, limits)
             }
             // There is no deadline for a silent tunnel.
             (MessageState::Body | MessageState::AfterTrailers, None)
-            | (MessageState::Tunnel | MessageState::Done, _) => true,
+            | (MessageState::Header | MessageState::Tunnel | MessageState::Done, _) => true,
         };
         if !in_time {
             return Some(Deadline::RequestBody);

@@ -89,7 +89,6 @@ impl Connection {
             end: ending == Some(Ending::End),
         };
         self.announce(stream, arrived);
-        self.release_early_datagrams(stream);
         self.retire(stream);
         Ok(())
     }

@@ -23,6 +23,7 @@ impl Connection {
             self.lingering().held_sessions.push(request);
         } else {
             self.events.push_back(request);
+            self.release_early_datagrams(id);
         }
     }
 
@@ -42,14 +43,27 @@ impl Connection {
                 continue;
             }
             admitted = admitted.saturating_add(1);
+            let stream = request_stream(&event);
             self.events.push_back(event);
+            if let Some(id) = stream {
+                self.release_early_datagrams(id);
+            }
         }
     }
 
     /// Returns whether the request of a session waits for SETTINGS.
     pub(super) fn is_held_session(&self, id: StreamId) -> bool {
         let lingering = self.lingering.as_deref();
-        lingering.is_some_and(|it| it.held_sessions.iter().any(|event| is_request(event, id)))
+        lingering.is_some_and(|it| {
+            let mut held = it.held_sessions.iter();
+            held.any(|event| request_stream(event) == Some(id))
+        })
+    }
+
+    /// Returns the requests of sessions that wait for SETTINGS.
+    pub(super) fn held_session_ids(&self) -> Vec<StreamId> {
+        let held = self.lingering.iter().flat_map(|it| &it.held_sessions);
+        held.filter_map(request_stream).collect()
     }
 
     /// The request of a session that may wait for SETTINGS is over.
@@ -57,7 +71,7 @@ impl Connection {
         if let Some(lingering) = self.lingering.as_deref_mut() {
             lingering
                 .held_sessions
-                .retain(|event| !is_request(event, id));
+                .retain(|event| request_stream(event) != Some(id));
         }
     }
 
@@ -261,8 +275,12 @@ impl Connection {
 }
 
 /// Returns whether an event is the request on this stream.
-fn is_request(event: &Event, id: StreamId) -> bool {
-    matches!(event, Event::Request { stream, .. } if *stream == id)
+/// Returns the stream of a request that has arrived.
+fn request_stream(event: &Event) -> Option<StreamId> {
+    match event {
+        Event::Request { stream, .. } => Some(*stream),
+        _ => None,
+    }
 }
 
 /// Returns the length of the header of a session's stream, in bytes.

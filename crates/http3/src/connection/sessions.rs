@@ -138,10 +138,10 @@ impl Connection {
             match self.read_body(quic, id) {
                 Ok(Body::Data(data)) => self.on_capsules(quic, id, data),
                 Ok(Body::Blocked) => return,
-                // The end alone is a close without an error (§6).
-                Ok(Body::End | Body::Trailers(_)) => {
-                    self.on_session_closed(quic, id, SessionEnd::Closed(CloseSession::default()));
-                }
+                Ok(Body::End | Body::Trailers(_)) => match self.end_of_stream(id) {
+                    SessionEnd::Failed(error) => self.fail_session(quic, id, error),
+                    end => self.on_session_closed(quic, id, end),
+                },
                 Err(BodyError::Reset(code)) => {
                     self.on_session_closed(quic, id, SessionEnd::Reset(code));
                 }
@@ -154,6 +154,18 @@ impl Connection {
             && self.is_receiving(id)
         {
             self.read_after_close(quic, id);
+        }
+    }
+
+    /// Returns how a session ends whose stream has ended: that alone is a close without an error (§6),
+    /// but a capsule must be complete (RFC 9297 §3.3).
+    fn end_of_stream(&self, id: StreamId) -> SessionEnd {
+        let webtransport = self.webtransport.as_deref();
+        match webtransport.and_then(|it| it.sessions.get(&id)) {
+            Some(session) if session.is_within_capsule() => {
+                SessionEnd::Failed(StreamError::malformed("incomplete capsule"))
+            }
+            Some(_) | None => SessionEnd::Closed(CloseSession::default()),
         }
     }
 
@@ -350,9 +362,7 @@ impl Connection {
                 Some(Ending::Reset(code)) => SessionEnd::Reset(code),
                 Some(Ending::Failed(error)) => SessionEnd::Failed(error),
                 // The end was read.
-                None if receiving.state == MessageState::Done => {
-                    SessionEnd::Closed(CloseSession::default())
-                }
+                None if receiving.state == MessageState::Done => self.end_of_stream(id),
                 Some(Ending::End | Ending::Gone) | None => SessionEnd::Refused,
             };
             self.end_session(id, end);

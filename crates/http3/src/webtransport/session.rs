@@ -64,6 +64,14 @@ impl Session {
         }
     }
 
+    /// Returns whether a capsule has arrived in part.
+    pub(crate) fn is_within_capsule(&self) -> bool {
+        match &self.state {
+            SessionState::Open(reader) => !reader.is_at_boundary(),
+            SessionState::Requested | SessionState::Ended => false,
+        }
+    }
+
     /// A stream was rejected before the session was accepted.
     pub(crate) fn count_rejected(&mut self, directionality: Directionality) {
         let [bidi, uni] = &mut self.rejected;

@@ -129,6 +129,37 @@ fn header_section_blocked_on_the_dynamic_table_is_rejected() {
 }
 
 /// RFC 9000 §2.1: a stream opens those before it. Without a byte it is not a request.
+/// The request of a session waits for the client's SETTINGS, but not for ever.
+#[test]
+fn session_of_a_client_without_settings_is_rejected_and_the_connection_becomes_idle() {
+    let mut setup = Setup::for_sessions();
+    setup.client_quic.keep_alive = Some(Duration::from_secs(10));
+    let mut test = HostileTest::without_settings(Role::Client, setup);
+    let connect = headers(&[
+        (":method", "CONNECT"),
+        (":protocol", "webtransport"),
+        (":scheme", "https"),
+        (":authority", "localhost"),
+        (":path", "/"),
+    ]);
+    let id = test.bidi(&connect);
+    // Whatever arrives on its stream meanwhile.
+    let (code, second) =
+        wait_for_reset(&mut test, id, |test, _| test.write(id, &frame(DATA, b"x")));
+    assert_eq!(code, Some(Code::REQUEST_REJECTED));
+    assert_within(MINUTE, second);
+    let server = &test.world.server.app;
+    assert_eq!(
+        (server.counters().timed_out, server.open_requests()),
+        (1, 0)
+    );
+    let requests = server.events.iter();
+    let requests = requests.filter(|event| matches!(event, Event::Request { .. }));
+    assert_eq!(requests.count(), 0);
+    test.world.run_for(Duration::from_secs(90));
+    assert_eq!(test.close_code(), Some(Code::NO_ERROR));
+}
+
 #[test]
 fn empty_stream_has_no_deadline_and_is_not_a_request() {
     let mut test = test_with_keep_alive();

@@ -73,6 +73,33 @@ fn server_holds_a_session_until_the_clients_settings() {
     }
 }
 
+/// They are kept for it, as those are that come before their request (RFC 9297 §2.1).
+#[test]
+fn datagrams_of_a_held_session_are_kept_until_the_clients_settings() {
+    let mut test = client_without_settings();
+    let id = test.bidi(&connect("webtransport"));
+    test.run();
+    for payload in [b"a", b"b"] {
+        let datagram = clearway_http3::datagram::encode(id, payload);
+        let quic = test.world.client.connection();
+        quic.send_datagram(datagram).expect("sends");
+    }
+    test.run();
+    let (http, quic) = test.world.server.split();
+    assert_eq!(http.recv_datagram(quic), None);
+    settings(&mut test, &[H3_DATAGRAM, 1]);
+    let events = test.events();
+    let asked = events
+        .iter()
+        .position(|it| matches!(it, Event::Request { .. }));
+    let told = events.iter().rposition(|it| *it == Event::DatagramReceived);
+    assert!(asked.is_some() && told > asked, "{events:?}");
+    let (http, quic) = test.world.server.split();
+    let received = std::iter::from_fn(|| http.recv_datagram(quic));
+    let received: Vec<_> = received.collect();
+    assert_eq!(received, [(id, "a".into()), (id, "b".into())]);
+}
+
 /// Whether or not SETTINGS come first, there is one session at most without flow control
 /// (draft-ietf-webtrans-http3-16 §5.1).
 #[test]

@@ -218,6 +218,41 @@ fn malformed_close_resets_the_session() {
     }
 }
 
+/// RFC 9297 §3.3: a truncated capsule makes the message malformed, whatever its type.
+#[test]
+fn stream_that_ends_within_a_capsule_is_malformed() {
+    let close = capsule(CLOSE, &[0, 0, 0, 1]);
+    for truncated in [
+        &frame(DATA, &[0x40])[..],
+        &frame(DATA, &[0x68, 0x43, 4, 0, 0]),
+        &frame(DATA, &[0x21, 100, 0]),
+        &frame(DATA, &[0x21]),
+    ] {
+        for stopped in [false, true] {
+            let (mut test, session) = accepted();
+            if stopped {
+                // The server has no half left of which it could be told.
+                let quic = test.world.client.connection();
+                quic.stop(session, 0).expect("stops");
+                test.run();
+            }
+            test.write(session, truncated);
+            test.finish(session);
+            let ended = ended(&mut test);
+            assert!(matches!(ended[..], [SessionEnd::Failed(_)]), "{ended:?}");
+            if !stopped {
+                let (reset, _) = test.reset_and_stop_codes(session);
+                assert_eq!(reset, Some(Code::MESSAGE_ERROR));
+            }
+            test.assert_serves();
+        }
+    }
+    let (mut test, session) = accepted();
+    test.write(session, &close);
+    test.finish(session);
+    assert!(matches!(ended(&mut test)[..], [SessionEnd::Closed(_)]));
+}
+
 #[test]
 fn data_after_the_close_is_malformed() {
     for at_once in [true, false] {
