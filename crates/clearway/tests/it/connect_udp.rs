@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
+use axum::{Extension, Router};
 use bytes::Bytes;
 use clearway::http::connect_udp::{
     AddressPolicy, Resolution, Target, UdpProxy, UdpProxyBuilder, UdpTunnel, UdpTunnelMode,
 };
-use clearway::http::{Client, Error, OpenTunnelError, Server};
+use clearway::http::{Client, Error, OpenTunnelError, Server, Tunnel};
 use clearway::{ClientConfig, ServerConfig};
 use http::{StatusCode, Uri};
 use tokio::net::UdpSocket;
@@ -423,6 +423,59 @@ async fn datagrams_of_unknown_contexts_are_dropped() {
         capsule = capsules.next(|kind| kind == 0) => capsule.unwrap().unwrap().value,
     };
     assert_eq!(answer, "\0payload");
+}
+
+/// What was sent before the end arrives, although the end is seen before it is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn payloads_before_the_end_of_the_tunnel_are_received() {
+    const PAYLOADS: u64 = 50;
+    let config = ServerConfig::with_identity(IDENTITY.certificate_pem(), IDENTITY.key_pem());
+    let server = Server::builder(LOOPBACK, config.unwrap()).tunnels().build();
+    let server = server.unwrap();
+    let (results, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let count = move |Extension(tunnel): Extension<Tunnel>| {
+        let results = results.clone();
+        async move {
+            let mut tunnel = UdpTunnel::accept(tunnel).await.unwrap();
+            // The first, and then nothing until all of them and the end have come.
+            let first = tunnel.recv().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let mut count = u64::from(first.is_some());
+            while let Some(_payload) = tunnel.recv().await.unwrap() {
+                count += 1;
+            }
+            results.send(count).unwrap();
+        }
+    };
+    let serving = server.clone();
+    let router = Router::new().fallback(count);
+    tokio::spawn(async move { serving.serve(router).await });
+    let client = Client::new(ClientConfig::with_roots(IDENTITY.certificate_pem()).unwrap());
+    let client = client.unwrap();
+    for capsules in [false, true] {
+        let mut request = http::Request::new(());
+        let port = server.local_addr().port();
+        *request.uri_mut() = format!("https://localhost:{port}/").parse().unwrap();
+        let protocol = clearway::http::Protocol::new("connect-udp");
+        request.extensions_mut().insert(protocol);
+        let (mut tx, _rx, datagrams) = client.tunnel(request).await.unwrap().into_parts();
+        if capsules {
+            // All in one piece.
+            let payload = b"\x00\x02\x00x".repeat(PAYLOADS as usize);
+            tx.send(payload.into()).await.unwrap();
+        } else {
+            for _ in 0..PAYLOADS {
+                datagrams.send_wait(b"\0x").await.unwrap();
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        tx.finish().unwrap();
+        assert_eq!(
+            received.recv().await,
+            Some(PAYLOADS),
+            "capsules: {capsules}"
+        );
+    }
 }
 
 /// The proxy's client gives up: the socket is closed, and packets for it are refused.

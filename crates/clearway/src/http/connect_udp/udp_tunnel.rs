@@ -11,8 +11,8 @@ use crate::http::client::Client;
 use crate::http::error::Error;
 use crate::http::message::Protocol;
 use crate::http::tunnel::{
-    CapsuleReader, OpenTunnelError, Tunnel, TunnelDatagramError, TunnelDatagrams, TunnelReceiver,
-    TunnelSender,
+    Capsule, CapsuleReader, OpenTunnelError, Tunnel, TunnelDatagramError, TunnelDatagrams,
+    TunnelReceiver, TunnelSender,
 };
 
 /// The context of UDP payloads (RFC 9298 §4).
@@ -186,13 +186,18 @@ impl UdpTunnel {
                 datagrams,
                 ..
             } = self;
-            let (datagram, mode) = tokio::select! {
-                datagram = datagrams.recv() => (datagram?, UdpTunnelMode::Datagrams),
-                capsule = capsules.next(|kind| kind == DATAGRAM) => {
-                    (capsule?.map(|capsule| capsule.value), UdpTunnelMode::Capsules)
-                }
+            // After the end of the stream there may be payloads left that came either way.
+            let received = tokio::select! {
+                datagram = datagrams.recv() => match datagram? {
+                    None => capsules.next(is_datagram).await?.map(from_capsule),
+                    datagram => datagram.map(from_datagram),
+                },
+                capsule = capsules.next(is_datagram) => match capsule? {
+                    None => datagrams.recv().await?.map(from_datagram),
+                    capsule => capsule.map(from_capsule),
+                },
             };
-            let Some(mut datagram) = datagram else {
+            let Some((mut datagram, mode)) = received else {
                 return Ok(None);
             };
             if self.follows_peer {
@@ -232,6 +237,18 @@ impl UdpTunnel {
     pub fn counters(&self) -> UdpTunnelCounters {
         self.counters
     }
+}
+
+fn is_datagram(kind: u64) -> bool {
+    kind == DATAGRAM
+}
+
+fn from_datagram(datagram: Bytes) -> (Bytes, UdpTunnelMode) {
+    (datagram, UdpTunnelMode::Datagrams)
+}
+
+fn from_capsule(capsule: Capsule) -> (Bytes, UdpTunnelMode) {
+    (capsule.value, UdpTunnelMode::Capsules)
 }
 
 /// Returns the bearer token of a request (RFC 6750 §2.1), in either field: to a client the proxy is

@@ -52,9 +52,9 @@
 //!   with code 0. When it ends, its streams are reset in both directions.
 //! * Sessions are tunnels, which [`ServerBuilder::max_tunnels`](crate::http::ServerBuilder::max_tunnels)
 //!   limits and [`ServerCounters`](crate::http::ServerCounters) counts.
-//! * The streams and the data of each session are limited, and the limits follow what is read, if both
-//!   ends support that (draft-ietf-webtrans-http3-16 §5). Otherwise sessions share the transport's
-//!   limits.
+//! * The streams and the data of each session are limited ([`SessionLimits`], part of
+//!   [`Config`](crate::http::Config)), and the limits follow what is read, if both ends support that
+//!   (draft-ietf-webtrans-http3-16 §5). Otherwise sessions share the transport's limits.
 //!
 //! | module | contents |
 //! |---|---|
@@ -74,3 +74,4 @@ pub use self::request::{AllowedOrigins, RefusedSession, SessionRequest};
 pub use self::session::{SessionError, WebTransportSession};
 pub(super) use self::state::SessionState;
 pub use self::stream::{ReadToEndError, RecvStream, SendStream, StreamError};
+pub use clearway_http3::webtransport::SessionLimits;
