@@ -30,7 +30,7 @@ fn provider(environment: &Environment) -> Arc<CryptoProvider> {
 /// The suite of Initial packets, which is not negotiated.
 fn initial() -> Result<Suite> {
     let suite = crypto::cipher_suite::TLS13_AES_128_GCM_SHA256.tls13();
-    let suite = suite.and_then(|suite| suite.quic_suite());
+    let suite = suite.and_then(rustls::Tls13CipherSuite::quic_suite);
     suite.context("no suite for Initial packets")
 }
 

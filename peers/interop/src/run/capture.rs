@@ -23,6 +23,8 @@ pub(crate) struct LongPacket {
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) sender: Sender,
+    /// The client's address as it is, which a rebinding does not change.
+    pub(crate) client_inside: SocketAddr,
     /// The client's address as the server sees it.
     pub(crate) client: SocketAddr,
     /// The server's address as the client sees it.

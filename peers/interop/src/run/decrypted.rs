@@ -65,9 +65,11 @@ impl Decrypted {
         let mut wire = Wire::new(secrets);
         let mut events = Vec::new();
         for (number, datagram) in capture.datagrams.iter().enumerate() {
+            // Without connection IDs of the client, addresses tell what belongs to a connection. The
+            // server may use a new one before the client's next packet is recorded with it.
             let (source, destination) = match datagram.sender {
-                Sender::Client => (datagram.client, datagram.server),
-                Sender::Server => (datagram.server, datagram.client),
+                Sender::Client => (datagram.client_inside, datagram.server),
+                Sender::Server => (datagram.server, datagram.client_inside),
             };
             let recorded = RecordedDatagram {
                 number: number as u64,

@@ -16,14 +16,14 @@ use anyhow::{Context, Result, bail};
 use clearway_links::{Direction, Ecn, LinkConfig, Packet, Path, Time};
 use tun::AbstractDevice as _;
 
-use super::capture::{Capture, Datagram, Sender};
+use super::{
+    capture::{Capture, Datagram, Sender},
+    network::pause,
+};
 
 /// Addresses of the ends.
 pub(crate) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 97, 0, 1);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 97, 0, 2);
-
-/// Longest pause between two looks at the devices.
-const TICK: Duration = Duration::from_micros(200);
 
 /// Protocol numbers of IP (RFC 9293 §3.1, RFC 768).
 const TCP: u8 = 6;
@@ -169,7 +169,7 @@ impl Carrier {
             while let Some((direction, packet)) = self.path.poll(now) {
                 self.deliver(direction, &packet.data);
             }
-            std::thread::sleep(TICK);
+            std::thread::sleep(pause(&self.path, now));
         }
     }
 
@@ -200,6 +200,7 @@ impl Carrier {
             };
             self.record().quic.record(Datagram {
                 sender,
+                client_inside: client,
                 client,
                 server,
                 ecn: header.ecn,

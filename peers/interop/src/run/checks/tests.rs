@@ -257,6 +257,7 @@ fn both_ends_mark_and_report_ecn() {
 fn datagram(sender: Sender, bytes: Vec<u8>) -> Datagram {
     Datagram {
         sender,
+        client_inside: address(1),
         client: address(1),
         server: address(2),
         ecn: Ecn::NotEct,
@@ -342,6 +343,7 @@ fn datagram_over_ipv4_is_rejected_in_ipv6() {
     let v6 = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 1));
     let mut capture = Capture::default();
     let datagram = Datagram {
+        client_inside: v6,
         client: v6,
         server: v6,
         ..datagram(CLIENT, vec![0x40])
