@@ -47,6 +47,35 @@ impl Dice {
     pub fn up_to(&mut self, max: Duration) -> Duration {
         Duration::from_nanos(self.below(nanos(max).saturating_add(1)))
     }
+
+    /// Exponentially distributed with this mean, to the nanosecond: the time to the next event of
+    /// those that happen independently of each other.
+    ///
+    /// By comparisons alone, after von Neumann (Various techniques used in connection with random
+    /// digits, 1951), so that it is the same on every machine. Of falling sequences of random
+    /// fractions that begin with x, a share of exp(-x) has an odd length.
+    pub(crate) fn exponential(&mut self, mean: Duration) -> Duration {
+        let mean = nanos(mean);
+        let mut whole = 0_u64;
+        loop {
+            let first = self.0.next_u64();
+            let (mut last, mut odd) = (first, true);
+            loop {
+                let next = self.0.next_u64();
+                if next >= last {
+                    break;
+                }
+                (last, odd) = (next, !odd);
+            }
+            if odd {
+                // The high half is below `mean`, which is itself a u64.
+                let part = ((u128::from(first) * u128::from(mean)) >> 64) as u64;
+                let all = whole.saturating_mul(mean).saturating_add(part);
+                return Duration::from_nanos(all);
+            }
+            whole = whole.saturating_add(1);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +98,19 @@ mod tests {
         assert!(!(0..1000).any(|_| dice.happens(Probability::NEVER)));
         assert_eq!(dice.below(0), 0);
         assert_eq!(dice.up_to(Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn exponential_times_have_their_mean_and_their_tail() {
+        let mut dice = Dice::new(1, 0);
+        let mean = Duration::from_millis(10);
+        let times: Vec<Duration> = (0..100_000).map(|_| dice.exponential(mean)).collect();
+        // Five standard deviations: 158 µs of the mean, 538 of 13,534 beyond twice the mean.
+        let micros = times.iter().sum::<Duration>().as_micros() / 100_000;
+        assert!((9_842..=10_158).contains(&micros), "{micros}");
+        let longer = times.iter().filter(|time| **time > 2 * mean).count();
+        assert!((12_996..=14_072).contains(&longer), "{longer}");
+        assert_eq!(dice.exponential(Duration::ZERO), Duration::ZERO);
     }
 
     #[test]

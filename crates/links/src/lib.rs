@@ -24,7 +24,7 @@
 //! | blackhole | `blackhole=2s-4s` | `impair/mod.rs` | |
 //! | drop list | `drop=2-7` | `impair/droplist.rs` | |
 //! | random loss | `loss=2%`, `burst=3` | `impair/mod.rs` | |
-//! | loss in bursts | `gilbert=1%:16.7%` | `impair/gilbert.rs` | Gilbert 1960, Elliott 1963 |
+//! | loss in bursts | `gilbert=1%:16.7%`, `10s:50ms` | `impair/gilbert.rs` | Gilbert 1960, Elliott 1963 |
 //! | ACK thinning | `thin=10` | `impair/thin.rs` | RFC 3449 §5 |
 //! | corruption, duplication | `corrupt=1%`, `duplicate=1%` | `impair/mod.rs` | |
 //! | tap | [`Link::set_tap`] | `tap.rs` | |
@@ -84,7 +84,7 @@ pub use config::{Jitter, LinkConfig, Overhead, Reorder};
 pub use dice::Dice;
 pub use heap::EventHeap;
 pub use histogram::Histogram;
-pub use impair::{DropList, Gilbert, Thin};
+pub use impair::{DropList, Gilbert, GilbertChange, Thin};
 pub use link::{Link, Verdict};
 pub use nat::Nat;
 pub use packet::{Ecn, Packet};

@@ -127,9 +127,10 @@ struct LinkOptions {
     /// Maximum number of random losses in a row.
     #[arg(long, value_name = "COUNT", value_parser = setting("burst"))]
     burst: Option<String>,
-    /// Loss in bursts (Gilbert-Elliott): the probabilities good-to-bad and bad-to-good, 1%:16.7%,
-    /// and optionally the loss in the bad and in the good state, 1%:16.7%:50%:0.1%.
-    #[arg(long, value_name = "P:Q", value_parser = setting("gilbert"))]
+    /// Loss in bursts (Gilbert-Elliott): the probabilities good-to-bad and bad-to-good before each
+    /// packet, 1%:16.7%, or the mean times in both states, 10s:50ms, and optionally the loss in the bad
+    /// and in the good state, 1%:16.7%:50%:0.1%.
+    #[arg(long, value_name = "GOOD:BAD", value_parser = setting("gilbert"))]
     gilbert: Option<String>,
     /// Random extra delay up to this, in order: 2ms; out of order: 2ms:unordered.
     #[arg(long, value_name = "TIME", value_parser = setting("jitter"))]

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 pub use droplist::DropList;
 use gilbert::Chain;
-pub use gilbert::Gilbert;
+pub use gilbert::{Gilbert, GilbertChange};
 pub use thin::Thin;
 use thin::Thinner;
 
@@ -78,7 +78,7 @@ impl Impairments {
         let lost = self.loss.happens(config.loss.at(elapsed));
         let in_burst = config
             .gilbert
-            .is_some_and(|gilbert| self.gilbert.loses(gilbert));
+            .is_some_and(|gilbert| self.gilbert.loses(gilbert, elapsed));
         let allowed = config
             .burst
             .is_none_or(|burst: NonZeroU32| self.lost_in_a_row < burst.get());

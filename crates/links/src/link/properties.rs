@@ -58,6 +58,7 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
             "loss=30%",
             "loss=50%@1ms-6ms burst=2",
             "gilbert=10%:30%",
+            "gilbert=5ms:2ms",
         ]),
         setting(&[
             "",
