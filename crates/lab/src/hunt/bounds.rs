@@ -5,11 +5,15 @@ use core::time::Duration;
 use clearway_links::{ByteSize, Probability, Rate, Span};
 use serde::Deserialize;
 
-use super::genome::{Application, Genome, INGREDIENTS, PACKET, QueueLimitGene};
+use super::genome::{Application, BurstLoss, Genome, INGREDIENTS, PACKET, QueueLimitGene};
 use crate::scenario::suggest;
 
 /// A smallest and a largest value, both included.
 pub type Range = (u64, u64);
+
+/// The length of a burst of losses in microseconds: from a few packets of a fast link to a fade of a
+/// radio link. What is longer is an outage.
+pub(super) const BURST: Range = (1_000, 100_000);
 
 /// How extreme the networks of a search may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,9 +241,10 @@ impl Bounds {
         self.repair_flows(&mut genome);
         self.repair_steps(&mut genome);
         if let Some(bursts) = &mut genome.bursts {
-            bursts.length = bursts.length.clamp(1, 20);
-            let most = (self.loss / u64::from(bursts.length)).max(1);
-            bursts.ppm = bursts.ppm.clamp(1, most as u32);
+            let (shortest, longest) = BURST;
+            bursts.length = u64::from(bursts.length).clamp(shortest, longest) as u32;
+            let least = BurstLoss::least_every(bursts.length, self.loss);
+            bursts.every = bursts.every.max(least);
         }
         if let Some(late) = &mut genome.late {
             late.ppm = late.ppm.clamp(1, 100_000);

@@ -2,7 +2,7 @@
 
 use clearway_links::Dice;
 
-use super::bounds::Bounds;
+use super::bounds::{BURST, Bounds};
 use super::genome::{
     AckPolicy, Application, BurstLoss, Genome, INGREDIENTS, JitterGene, LatePackets, Neighbours,
     Outage, PolicerGene, QueueLimitGene, QueueManagement, Step,
@@ -186,9 +186,14 @@ impl Breeder {
             1 => genome.loss = self.draw(10, most) as u32,
             2 => genome.ack_loss = self.draw(1_000, most) as u32,
             _ => {
-                let length = self.draw(2, 20) as u32;
-                let ppm = self.draw(10, most / u64::from(length)) as u32;
-                genome.bursts = Some(BurstLoss { ppm, length });
+                let (shortest, longest) = BURST;
+                let length = self.draw(shortest, longest) as u32;
+                let least = BurstLoss::least_every(length, most);
+                let every = self.draw(
+                    least.into(),
+                    (u64::from(least) * 100).min(30_000).max(least.into()),
+                ) as u32;
+                genome.bursts = Some(BurstLoss { every, length });
             }
         }
     }

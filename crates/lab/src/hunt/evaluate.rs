@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::envelope::{Demand, Envelope, Oracle};
 use super::genome::Genome;
 use crate::run::{Plan, Row, RunObservers, Settings, Task, run_all};
+use crate::scenario::Case;
 
 /// The answer to one question.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,49 +152,68 @@ pub struct LabEvaluator<'a> {
 
 impl Evaluate for LabEvaluator<'_> {
     fn evaluate(&mut self, trials: &[Trial]) -> Vec<Evaluation> {
-        let mut plan = Plan::default();
-        let mut demands = Vec::new();
-        let mut refused = BTreeMap::new();
-        for (index, trial) in trials.iter().enumerate() {
-            let envelope = self.envelopes.get(&trial.controller);
-            let own = envelope.map_or_else(Vec::new, |own| own.demands(&trial.genome));
-            #[cfg_attr(not(feature = "specimens"), allow(unused_mut))]
-            match trial.genome.case(&trial.controller, &own) {
-                Ok(mut case) => {
-                    #[cfg(feature = "specimens")]
-                    {
-                        case.transport.specimen = self.specimen;
-                    }
-                    plan.add_case(case, trial.seed, 1);
-                    demands.push(own);
-                }
-                // A bug of the search itself, which the others need not suffer from.
-                Err(error) => {
-                    refused.insert(index, format!("the genome makes no scenario: {error}"));
-                }
+        #[cfg_attr(
+            not(feature = "specimens"),
+            expect(unused_variables, reason = "only a known bug changes a case")
+        )]
+        let prepare = |case: &mut Case| {
+            #[cfg(feature = "specimens")]
+            {
+                case.transport.specimen = self.specimen;
             }
-        }
-        let extras = |_: &Task| RunObservers {
+        };
+        let observers = |_: &Case| RunObservers {
             detect: true,
             ..RunObservers::default()
         };
-        let settings = Settings {
-            extras: &extras,
-            ..Settings::quiet(self.threads)
-        };
-        let mut judged = Vec::new();
-        run_all(&plan, &settings, |task, row| {
-            judged.push(Evaluation::new(&row, &demands[task.case]));
-        });
-        let mut judged = judged.into_iter();
-        let all = (0..trials.len()).map(|index| match refused.remove(&index) {
-            Some(message) => refusal(message),
-            None => judged
-                .next()
-                .unwrap_or_else(|| refusal("the run was not done".to_owned())),
-        });
-        all.collect()
+        evaluate_with(trials, &self.envelopes, self.threads, &prepare, &observers)
     }
+}
+
+/// Runs trials and judges each against the envelope of its controller, with cases changed by
+/// `prepare` and runs observed by `observers`, which may also name another stack.
+pub fn evaluate_with(
+    trials: &[Trial],
+    envelopes: &BTreeMap<String, &Envelope>,
+    threads: usize,
+    prepare: &dyn Fn(&mut Case),
+    observers: &(dyn Fn(&Case) -> RunObservers + Sync),
+) -> Vec<Evaluation> {
+    let mut plan = Plan::default();
+    let mut demands = Vec::new();
+    let mut refused = BTreeMap::new();
+    for (index, trial) in trials.iter().enumerate() {
+        let envelope = envelopes.get(&trial.controller);
+        let own = envelope.map_or_else(Vec::new, |own| own.demands(&trial.genome));
+        match trial.genome.case(&trial.controller, &own) {
+            Ok(mut case) => {
+                prepare(&mut case);
+                plan.add_case(case, trial.seed, 1);
+                demands.push(own);
+            }
+            // A bug of the search itself, which the others need not suffer from.
+            Err(error) => {
+                refused.insert(index, format!("the genome makes no scenario: {error}"));
+            }
+        }
+    }
+    let extras = |task: &Task| observers(&plan.cases[task.case]);
+    let settings = Settings {
+        extras: &extras,
+        ..Settings::quiet(threads)
+    };
+    let mut judged = Vec::new();
+    run_all(&plan, &settings, |task, row| {
+        judged.push(Evaluation::new(&row, &demands[task.case]));
+    });
+    let mut judged = judged.into_iter();
+    let all = (0..trials.len()).map(|index| match refused.remove(&index) {
+        Some(message) => refusal(message),
+        None => judged
+            .next()
+            .unwrap_or_else(|| refusal("the run was not done".to_owned())),
+    });
+    all.collect()
 }
 
 fn refusal(message: String) -> Evaluation {

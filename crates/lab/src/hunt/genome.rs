@@ -35,13 +35,30 @@ pub enum QueueManagement {
     DualQ,
 }
 
-/// Loss in bursts on the way to the client, as a Gilbert model.
+/// Loss in bursts on the way to the client, as a Gilbert model whose states change with time: a
+/// burst of the air ends although nothing is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BurstLoss {
-    /// Bursts per million packets.
-    pub ppm: u32,
-    /// Mean packets lost in one.
+    /// Mean milliseconds between two.
+    pub every: u32,
+    /// Mean microseconds of one, in which everything is lost.
     pub length: u32,
+}
+
+impl BurstLoss {
+    /// The share of the time in which packets are lost, in parts per million.
+    #[must_use]
+    pub fn ppm(self) -> u64 {
+        let (every, length) = (u64::from(self.every) * 1_000, u64::from(self.length));
+        length * 1_000_000 / (every + length).max(1)
+    }
+
+    /// The least milliseconds between bursts of this length that leave this share of loss.
+    pub(super) fn least_every(length: u32, ppm: u64) -> u32 {
+        let ppm = ppm.clamp(1, 1_000_000);
+        let micros = u64::from(length) * (1_000_000 - ppm) / ppm;
+        u32::try_from(micros.div_ceil(1_000)).unwrap_or(u32::MAX)
+    }
 }
 
 /// Packets that arrive late and are overtaken.
@@ -391,5 +408,25 @@ impl Genome {
             (self.rate > 80_000, "fast link"),
         ];
         all.extend(is.iter().filter(|(is, _)| *is).map(|(_, name)| *name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_lose_the_share_of_time_that_they_last() {
+        let bursts = BurstLoss {
+            every: 99,
+            length: 1_000,
+        };
+        assert_eq!(bursts.ppm(), 10_000);
+        for (length, ppm) in [(1_000, 10_000), (100_000, 50_000), (7_777, 3), (1_000, 0)] {
+            let every = BurstLoss::least_every(length, ppm);
+            let share = BurstLoss { every, length }.ppm();
+            assert!(share <= ppm.max(1), "{share} of {ppm} for {length} µs");
+        }
+        assert_eq!(BurstLoss::least_every(1_000, 10_000), 99);
     }
 }

@@ -1,7 +1,7 @@
 //! What an ideal sender could do in a network.
 
 use super::envelope::{Envelope, Growth, Response};
-use super::genome::{Application, Genome, PACKET, Permille, QueueManagement};
+use super::genome::{Application, BurstLoss, Genome, PACKET, Permille, QueueManagement};
 
 /// Payload of a full datagram's bytes on the wire, with room for frames and acknowledgements.
 const PAYLOAD: f64 = 0.92;
@@ -165,8 +165,7 @@ impl<'a> Ideal<'a> {
 
     /// Share of packets that the path loses, or delivers so late that they count as lost.
     pub(super) fn loss(&self) -> f64 {
-        let bursts = self.genome.bursts;
-        let bursts = bursts.map_or(0, |bursts| u64::from(bursts.ppm) * u64::from(bursts.length));
+        let bursts = self.genome.bursts.map_or(0, BurstLoss::ppm);
         let latest = LATEST_ROUNDS * self.longest_rtt();
         let late = self.genome.late.filter(|late| u64::from(late.by) > latest);
         let late = late.map_or(0, |late| u64::from(late.ppm));
@@ -263,20 +262,44 @@ impl<'a> Ideal<'a> {
 
     /// The rate in kbit/s at which random loss holds it.
     fn response_at(&self, at: Permille) -> u64 {
-        let bursts = self.genome.bursts.map_or(0, |bursts| bursts.ppm);
-        let p = f64::from(self.genome.loss + bursts) / 1e6;
-        if p == 0.0 {
+        if self.envelope.response == Response::None {
             return u64::MAX;
         }
         let rtt = (self.genome.rtt_at(at) + self.extra_delay()) as f64 / 1e6;
+        let held = [self.random_loss_window(rtt), self.bursts_window(rtt)];
+        let sum: f64 = held.iter().flatten().map(|packets| 1.0 / packets).sum();
+        if sum == 0.0 {
+            return u64::MAX;
+        }
+        // Both together hold it lower than each alone; this is a little lower still.
+        let packets = 1.0 / sum;
+        let flows = self.genome.flows() as f64;
+        (flows * packets * PACKET as f64 * 8.0 / rtt / 1e3) as u64
+    }
+
+    /// Packets in flight at which random loss holds it, over a round trip of `rtt` seconds.
+    fn random_loss_window(&self, rtt: f64) -> Option<f64> {
+        let p = f64::from(self.genome.loss) / 1e6;
         let reno = (1.5 / p).sqrt();
         let packets = match self.envelope.response {
-            Response::None => return u64::MAX,
+            Response::None => return None,
             Response::Reno => reno,
             Response::Cubic => reno.max(1.054 * (rtt / p).powf(0.75)),
         };
-        let flows = self.genome.flows() as f64;
-        (flows * packets * PACKET as f64 * 8.0 / rtt / 1e3) as u64
+        (p > 0.0).then_some(packets)
+    }
+
+    /// The same for bursts, each of which is one event: both formulas solved for events in
+    /// so many seconds instead of packets.
+    fn bursts_window(&self, rtt: f64) -> Option<f64> {
+        let bursts = self.genome.bursts?;
+        let every = f64::from(bursts.every) / 1e3;
+        let reno = 1.5 * every / rtt;
+        match self.envelope.response {
+            Response::None => None,
+            Response::Reno => Some(reno),
+            Response::Cubic => Some(reno.max(1.054_f64.powi(4) * every.powi(3))),
+        }
     }
 
     /// The share of the link's capacity in the second half that can be asked for; `None` if there

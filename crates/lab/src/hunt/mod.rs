@@ -27,7 +27,7 @@ pub use bounds::{Bounds, Range};
 pub use breed::Breeder;
 pub use cases::{HuntCase, KnownCase, KnownCases, distinct};
 pub use envelope::{Demand, Envelope, Envelopes, Growth, Oracle, Response};
-pub use evaluate::{Answer, Evaluate, Evaluation, LabEvaluator, Trial};
+pub use evaluate::{Answer, Evaluate, Evaluation, LabEvaluator, Trial, evaluate_with};
 pub use genome::{
     AckPolicy, Application, BurstLoss, Genome, INGREDIENTS, JitterGene, LatePackets, Neighbours,
     Outage, Permille, PolicerGene, QueueLimitGene, QueueManagement, Step,

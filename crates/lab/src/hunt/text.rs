@@ -146,8 +146,8 @@ impl Genome {
             let _ = write!(down, " loss={}", share(self.loss));
         }
         if let Some(bursts) = self.bursts {
-            let leave = share(1_000_000 / bursts.length.max(1));
-            let _ = write!(down, " gilbert={}:{leave}", share(bursts.ppm));
+            let length = micros(bursts.length.into());
+            let _ = write!(down, " gilbert={}ms:{length}", bursts.every);
         }
         if let Some(late) = self.late {
             let _ = write!(
