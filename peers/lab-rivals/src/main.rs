@@ -11,6 +11,7 @@ mod capture;
 mod clock;
 mod engine;
 mod entrant;
+mod hunt;
 mod league;
 mod noq;
 mod outside;
@@ -43,6 +44,8 @@ enum Command {
     /// Run every stack with every controller through the catalogue and print
     /// one table, then what each misses and why.
     League(Options),
+    /// Search for the networks in which a stack does worst, as `clearway lab hunt` does for ours.
+    Hunt(hunt::Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -88,8 +91,11 @@ clearway's runs repeat to the bit; quinn and noq draw from the system's randomne
 their figures are medians of runs that differ slightly.";
 
 fn main() -> ExitCode {
-    let Command::League(options) = Command::parse();
-    match run(&options) {
+    let result = match Command::parse() {
+        Command::League(options) => run(&options),
+        Command::Hunt(options) => hunt::run(&options),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = writeln!(io::stderr(), "lab-rivals: {message}");
