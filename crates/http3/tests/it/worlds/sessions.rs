@@ -209,24 +209,24 @@ impl SessionWorld {
 
     fn drain_events(&mut self) {
         while let Some(event) = self.http.poll_event() {
-            self.on_event(event);
+            self.on_event(&event);
         }
     }
 
-    fn on_event(&mut self, event: Event) {
+    fn on_event(&mut self, event: &Event) {
         let mut wrong = |what: &str| self.failure = Some(format!("{what}: {event:?}"));
         let seen = &mut self.seen;
-        match &event {
+        match event {
             Event::Request { .. } => {
                 if seen.told || !seen.settings {
                     wrong("told twice, or before SETTINGS");
                 }
                 seen.told = true;
             }
-            Event::SessionStream { .. } | Event::SessionDraining(_) => {
-                if !seen.told || seen.answered != Some(200) || seen.end.is_some() {
-                    wrong("outside of the session");
-                }
+            Event::SessionStream { .. } | Event::SessionDraining(_)
+                if !seen.told || seen.answered != Some(200) || seen.end.is_some() =>
+            {
+                wrong("outside of the session");
             }
             Event::SessionEnded { end, .. } => {
                 if seen.end.is_some() {
