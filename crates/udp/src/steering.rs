@@ -30,6 +30,10 @@
 //! | `0001020304050607` | `01234567 89abcdef` | `1c582f89` |
 //! | `8394c8f03e515708` | `01234567 89abcdef` | `9d437538` |
 //!
+//! # By port
+//! A shard that owns the sockets with its clients' port numbers gets all datagrams of these ports by
+//! [`steer_by_port`]: `shard = ((port * 0x9e3779b1) >> 16) % shards`.
+//!
 //! # Steering is a hint
 //! The kernel sees a train's first segment only, runs the program on no fragment but the first,
 //! and renumbers its sockets when one closes; shards must check what they get.
@@ -53,6 +57,9 @@ pub(crate) const DCID_SHORT: usize = 1;
 pub(crate) const M1: u32 = 0x9e37_79b1;
 /// A second one unlike the first.
 pub(crate) const M2: u32 = 0x85eb_ca77;
+
+/// The upper half of the product depends on all bits of the port.
+pub(crate) const PORT_SHIFT: u32 = 16;
 
 /// Hides from observers which shard a connection ID belongs to. Draw it at random; all shards of a
 /// group, and whatever generates connection IDs for them, use the same key.
@@ -112,6 +119,24 @@ pub fn shard_of(datagram: &[u8], key: SteeringKey, shards: usize) -> usize {
     shard_of_cid(datagram.get(start..).unwrap_or_default(), key, shards)
 }
 
+/// The shard that datagrams from this remote port belong to.
+#[must_use]
+pub fn shard_of_port(port: u16, shards: usize) -> usize {
+    let mixed = u32::from(port).wrapping_mul(M1) >> PORT_SHIFT;
+    u32::try_from(shards).map_or(0, |shards| mixed.checked_rem(shards).unwrap_or(0) as usize)
+}
+
+/// Has the kernel steer between sockets that share one address
+/// ([`Options::reuse_port`](crate::Options)), and are all that do: the socket at index `i` gets the
+/// datagrams for which [`shard_of_port`] returns `i`. They must be in the order in which they were
+/// bound, and stay open. It is a hint as well: IPv6 extension headers hide the port.
+///
+/// # Errors
+/// `Unsupported` except on Linux; otherwise the system's error.
+pub fn steer_by_port(sockets: &[Socket]) -> io::Result<()> {
+    platform::steer_by_port(sockets)
+}
+
 fn words(bytes: [u8; 8]) -> (u32, u32) {
     let both = u64::from_be_bytes(bytes);
     ((both >> 32) as u32, both as u32)
@@ -152,7 +177,7 @@ mod platform {
     use std::os::fd::AsFd;
 
     use super::SteeringKey;
-    use crate::linux::attach_steering;
+    use crate::linux::{attach_by_port, attach_steering};
     use crate::options::{open, share_port};
     use crate::{Options, Socket};
 
@@ -189,6 +214,12 @@ mod platform {
         }
         Ok(sockets)
     }
+
+    pub(super) fn steer_by_port(sockets: &[Socket]) -> io::Result<()> {
+        let shards = u32::try_from(sockets.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let group = sockets.first().ok_or(io::ErrorKind::InvalidInput)?;
+        attach_by_port(group.as_fd(), shards)
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -214,6 +245,10 @@ mod platform {
         sockets.insert(0, first);
         Ok(sockets)
     }
+
+    pub(super) fn steer_by_port(_sockets: &[Socket]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +272,22 @@ mod tests {
             0x9d43_7538,
         ),
     ];
+
+    #[test]
+    fn ports_spread_over_shards_whatever_their_parity() {
+        for shards in 1..=8_usize {
+            for step in [1, 2, 4] {
+                let mut counts = vec![0; shards];
+                let ports = (32_768..=60_999_u16).step_by(step);
+                let all = ports.len();
+                ports.for_each(|port| counts[shard_of_port(port, shards)] += 1);
+                let fair = all / shards;
+                let off = |count: &usize| count.abs_diff(fair) * 20 > fair;
+                assert!(!counts.iter().any(off), "{shards} {step} {counts:?}");
+            }
+        }
+        assert_eq!(shard_of_port(443, 0), 0);
+    }
 
     #[test]
     fn steering_test_vectors() {

@@ -32,7 +32,7 @@ use cmsg::ControlBuffer;
 #[cfg(any(test, feature = "testing"))]
 pub use errno::Call;
 use errno::{SetOptionErrno, setting};
-pub(crate) use filter::attach as attach_steering;
+pub(crate) use filter::{attach as attach_steering, attach_by_port};
 use icmp_gate::{IcmpGate, set_listening};
 pub(crate) use kernel::Kernel;
 use offload::Offload;

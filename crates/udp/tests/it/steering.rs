@@ -5,7 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use clearway_udp::steering::shard_of;
+use clearway_udp::steering::{shard_of, shard_of_port, steer_by_port};
 use clearway_udp::{Options, RecvBatch, Socket, SteeringKey, Transmit, bind_shards};
 
 const KEY: SteeringKey = SteeringKey {
@@ -184,4 +184,47 @@ fn steering_by_connection_id_follows_migrations_and_plain_reuseport_does_not() {
     assert_eq!(steered, 0);
     // Three of four by chance, with a deviation of 70 datagrams.
     assert!((3_200..=4_300).contains(&plain), "{plain}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn kernel_steers_by_remote_port() {
+    for (addr, client) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("[::1]:0", "[::1]:0"),
+        ("[::]:0", "127.0.0.1:0"),
+        ("[::]:0", "[::1]:0"),
+    ] {
+        for shards in [2, 3] {
+            let options = Options {
+                reuse_port: true,
+                ..Options::default()
+            };
+            let mut sockets = vec![Socket::bind(addr.parse().unwrap(), &options).unwrap()];
+            let local = sockets[0].local_addr().unwrap();
+            sockets.extend((1..shards).map(|_| Socket::bind(local, &options).unwrap()));
+            steer_by_port(&sockets).unwrap();
+            let bind = |_| Socket::bind(client.parse().unwrap(), &Options::default()).unwrap();
+            let senders: Vec<_> = (0..40).map(bind).collect();
+            for sender in &senders {
+                let to = SocketAddr::new(sender.local_addr().unwrap().ip(), local.port());
+                sender.send(&mut Transmit::new(to, b"datagram")).unwrap();
+                // A train is steered as a whole.
+                let mut train = Transmit::new(to, &[0x40; 300]);
+                train.segment_size = Some(100);
+                sender.send(&mut train).unwrap();
+            }
+            let mut came = 0;
+            for (shard, socket) in sockets.iter().enumerate() {
+                let mut batch = RecvBatch::for_socket(socket, 32);
+                while socket.recv(&mut batch).is_ok() {
+                    for (meta, _) in batch.datagrams() {
+                        came += 1;
+                        assert_eq!(shard_of_port(meta.remote.port(), shards), shard, "{addr}");
+                    }
+                }
+            }
+            assert_eq!(came, 4 * senders.len());
+        }
+    }
 }
