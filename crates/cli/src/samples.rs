@@ -1,6 +1,5 @@
 //! Counts of sampled connections in a file: `--sample`.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -10,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clearway::udp::{DatagramSocket, Options, Socket};
+use clearway::EndpointBuilder;
 use clearway_balancer::sample::{SampleDirection, SampleLog, SampledSocket};
 
 use crate::failure::{Failure, Kind};
@@ -77,19 +76,18 @@ impl Samples {
         &self.log
     }
 
-    /// Binds a socket of this hop, which receives what goes in this direction.
-    ///
-    /// # Errors
-    /// The system's.
-    pub(crate) fn bind(
+    /// Has an endpoint of this hop count what its sockets send, and what they receive, which goes in
+    /// this direction.
+    pub(crate) fn watch(
         &self,
-        address: SocketAddr,
+        endpoint: EndpointBuilder,
         hop: &'static str,
         received: SampleDirection,
-    ) -> io::Result<Arc<dyn DatagramSocket>> {
-        let socket = Socket::bind(address, &Options::default())?;
+    ) -> EndpointBuilder {
         let log = self.log.clone();
-        Ok(Arc::new(SampledSocket::new(socket, log, hop, received)))
+        endpoint.wrap_sockets(move |socket| {
+            Arc::new(SampledSocket::new(socket, log.clone(), hop, received))
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use clearway_quic::rng::Rng;
 use clearway_udp::{DatagramSocket, Options, Socket, SteeringKey, bind_shards};
 
 use super::budget::MemoryBudget;
-use super::shards::ShardFactory;
+use super::shards::{ShardFactory, WrapSocket};
 use super::shared::{EndpointShared, EvictionConfig, ObserverFactory};
 use super::{Endpoint, Inner};
 use crate::config::{ClientConfig, ServerConfig};
@@ -35,6 +35,7 @@ pub struct EndpointBuilder {
     on_caller_runtime: Option<bool>,
     runtime: Option<Arc<dyn Runtime>>,
     options: Options,
+    wrap: WrapSocket,
     pub(super) observers: Option<ObserverFactory>,
     generator: GeneratorFactory,
     http: Option<Arc<clearway_http3::Config>>,
@@ -70,6 +71,16 @@ impl EndpointBuilder {
         self
     }
 
+    /// Has `wrap` make what is used in the place of each UDP socket of the endpoint: one for each
+    /// shard, and later those that take the place of others. For example one that counts.
+    pub fn wrap_sockets(
+        mut self,
+        wrap: impl Fn(Socket) -> Arc<dyn DatagramSocket> + Send + Sync + 'static,
+    ) -> Self {
+        self.wrap = Arc::new(wrap);
+        self
+    }
+
     fn at(target: BindTarget) -> Self {
         Self {
             target,
@@ -79,6 +90,7 @@ impl EndpointBuilder {
             on_caller_runtime: None,
             runtime: None,
             options: Options::default(),
+            wrap: Arc::new(|socket: Socket| -> Arc<dyn DatagramSocket> { Arc::new(socket) }),
             observers: None,
             generator: Arc::new(|| Box::new(RandomGenerator::new(DEFAULT_CID_LEN))),
             http: None,
@@ -238,19 +250,14 @@ impl EndpointBuilder {
             key,
             clock: self.runtime.map_or_else(Clock::start, Clock::of),
             options: self.options,
+            wrap: self.wrap,
             custom_socket: matches!(self.target, BindTarget::Custom(_)),
             on_caller_runtime: on_caller,
             rng: Mutex::new(rng),
             restarting: Mutex::new(()),
         };
         let steering = steering_key(factory.steering());
-        let sockets = bind(
-            self.target,
-            self.shards,
-            &factory.options,
-            steering,
-            cid_len,
-        )?;
+        let sockets = bind(self.target, self.shards, &factory, steering, cid_len)?;
         let local = match sockets.first() {
             Some(first) => first.local_addr()?,
             None => return Err(no_shards()),
@@ -371,10 +378,11 @@ pub(crate) fn shard_parts(
 fn bind(
     target: BindTarget,
     shards: usize,
-    options: &Options,
+    factory: &ShardFactory,
     key: SteeringKey,
     cid_len: usize,
 ) -> Result<Vec<Arc<dyn DatagramSocket>>, BuildError> {
+    let options = &factory.options;
     let sockets = match target {
         BindTarget::Custom(socket) if shards == 1 => return Ok(vec![socket]),
         BindTarget::Address(address) => {
@@ -394,7 +402,7 @@ fn bind(
     };
     Ok(sockets
         .into_iter()
-        .map(|socket| Arc::new(socket) as Arc<dyn DatagramSocket>)
+        .map(|socket| (factory.wrap)(socket))
         .collect())
 }
 

@@ -273,7 +273,7 @@ impl Endpoint {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
         let socket = Socket::from_std(socket, &self.inner.factory.options)?;
-        link.rebind(Arc::new(socket));
+        link.rebind((self.inner.factory.wrap)(socket));
         *self
             .inner
             .local

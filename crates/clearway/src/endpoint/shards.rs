@@ -19,6 +19,9 @@ use crate::shard::{Clock, Driver, Position, ShardLink};
 const REBIND_ATTEMPTS: u32 = 100;
 const REBIND_PAUSE: Duration = Duration::from_millis(2);
 
+/// Makes what is used in the place of a socket.
+pub(super) type WrapSocket = Arc<dyn Fn(Socket) -> Arc<dyn DatagramSocket> + Send + Sync>;
+
 /// Everything that a shard is created from, except its socket.
 pub(super) struct ShardFactory {
     pub(super) endpoint_shared: Arc<EndpointShared>,
@@ -26,6 +29,7 @@ pub(super) struct ShardFactory {
     pub(super) key: ShardKey,
     pub(super) clock: Clock,
     pub(super) options: Options,
+    pub(super) wrap: WrapSocket,
     /// The socket was passed by the application.
     pub(super) custom_socket: bool,
     pub(super) on_caller_runtime: bool,
@@ -174,13 +178,13 @@ impl ShardFactory {
                 if !shares {
                     // Without SO_REUSEPORT, two sockets cannot share the address.
                     drop(old);
-                    return rebind_soon(link, local, &options);
+                    return self.bind_soon(link, local, &options);
                 }
                 // Linux moves the last socket of the group to the index of one that leaves
                 // (`reuseport_detach_sock` in net/core/sock_reuseport.c). So the new socket
                 // gets the index of the old one, and steering stays correct, if it is bound
                 // before the old one is closed.
-                let socket = rebind(local, &options);
+                let socket = self.bind(local, &options);
                 match &socket {
                     Ok(_) => drop(old),
                     Err(_) => old.into_iter().for_each(|old| link.keep_socket(old)),
@@ -189,29 +193,30 @@ impl ShardFactory {
             }
         }
     }
-}
 
-/// Binds the address, with several attempts: it is in use until the thread of the failed shard
-/// has closed its handle of the old socket or left it with `link`.
-fn rebind_soon(
-    link: &ShardLink,
-    local: SocketAddr,
-    options: &Options,
-) -> io::Result<Arc<dyn DatagramSocket>> {
-    for _ in 0..REBIND_ATTEMPTS {
-        match rebind(local, options) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                drop(link.take_socket());
-                std::thread::sleep(REBIND_PAUSE);
+    /// Binds the address, with several attempts: it is in use until the thread of the failed shard
+    /// has closed its handle of the old socket or left it with `link`.
+    fn bind_soon(
+        &self,
+        link: &ShardLink,
+        local: SocketAddr,
+        options: &Options,
+    ) -> io::Result<Arc<dyn DatagramSocket>> {
+        for _ in 0..REBIND_ATTEMPTS {
+            match self.bind(local, options) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    drop(link.take_socket());
+                    std::thread::sleep(REBIND_PAUSE);
+                }
+                bound => return bound,
             }
-            bound => return bound,
         }
+        self.bind(local, options)
     }
-    rebind(local, options)
-}
 
-fn rebind(local: SocketAddr, options: &Options) -> io::Result<Arc<dyn DatagramSocket>> {
-    Ok(Arc::new(Socket::bind(local, options)?))
+    fn bind(&self, local: SocketAddr, options: &Options) -> io::Result<Arc<dyn DatagramSocket>> {
+        Ok((self.wrap)(Socket::bind(local, options)?))
+    }
 }
 
 /// Returns a factory of generators whose connection IDs steer to shard `index` of `shards`.

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use clearway::http::{Client, Error};
-use clearway::{BuildError, ClientConfig, Endpoint, QlogDir, TransportConfig};
+use clearway::http::Client;
+use clearway::{ClientConfig, Endpoint, QlogDir, TransportConfig};
 use clearway_balancer::sample::SampleDirection;
 
 use super::Args;
@@ -130,11 +130,7 @@ pub(crate) fn client(
     let client = |address| {
         let endpoint = with_traces(Endpoint::builder(address), qlog);
         let endpoint = match samples {
-            Some(samples) => {
-                let socket = samples.bind(address, "client", SampleDirection::Down);
-                let failed = |error| Error::Endpoint(Arc::new(BuildError::Socket(error)));
-                endpoint.datagram_socket(socket.map_err(failed)?)
-            }
+            Some(samples) => samples.watch(endpoint, "client", SampleDirection::Down),
             None => endpoint,
         };
         Client::with_endpoint(endpoint, config.clone())

@@ -53,7 +53,7 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     let traces = args.qlog.open("serve")?;
-    let samples = samples(args)?;
+    let samples = args.sample.open()?;
     let outcome = runtime.block_on(serve(args, traces.as_ref(), samples.as_ref()));
     // Aborted uploads are removed, but reads from a hanging disk are not waited for.
     crate::log::end();
@@ -67,19 +67,6 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
 /// Threads for handlers: two, unless there are fewer processors.
 fn handler_threads() -> usize {
     std::thread::available_parallelism().map_or(2, |processors| processors.get().min(2))
-}
-
-/// Opens the file of samples, if there is to be one.
-fn samples(args: &Args) -> Result<Option<Samples>, Failure> {
-    let samples = args.sample.open()?;
-    if samples.is_some() && args.shards > 1 {
-        let message = format!(
-            "--sample: needs one shard, but {} were requested; leave out --shards",
-            args.shards
-        );
-        return Err(Failure::new(Kind::Arguments, message));
-    }
-    Ok(samples)
 }
 
 async fn serve(
@@ -212,9 +199,8 @@ fn bind(
             builder = builder.endpoint(|endpoint| endpoint.connection_ids(make));
         }
         if let Some(samples) = samples {
-            let socket = samples.bind(address, "server", SampleDirection::Up);
-            let socket = socket.map_err(BuildError::Socket)?;
-            builder = builder.endpoint(|endpoint| endpoint.datagram_socket(socket));
+            let up = SampleDirection::Up;
+            builder = builder.endpoint(|endpoint| samples.watch(endpoint, "server", up));
         }
         if args.proxy.is_on() {
             builder = builder.tunnels();

@@ -12,8 +12,9 @@ fn texts(options: &[String; 3]) -> [&str; 3] {
     options.each_ref().map(String::as_str)
 }
 
-/// Downloads and uploads through two networks, and returns what `doctor path` says of the samples.
-fn path_with_loss(first: &[&str], second: &[&str]) -> Value {
+/// Downloads and uploads through two networks, so many times, and returns what `doctor path` says of the
+/// samples. Balancer and server have this number of shards.
+fn path_with_loss(first: &[&str], second: &[&str], shards: &str, times: usize) -> Value {
     let (dir, content) = (TempDir::new(), content());
     let sample = |name: &str| {
         [
@@ -23,21 +24,24 @@ fn path_with_loss(first: &[&str], second: &[&str]) -> Value {
         ]
     };
     let [client, balancer, server] = ["c", "b", "s"].map(sample);
-    let writable = [&texts(&server)[..], &["--writable"]].concat();
+    let shards = ["--shards", shards];
+    let writable = [&texts(&server)[..], &shards, &["--writable"]].concat();
     let mut site = Site::start(content.path(), &writable);
     let behind = Relay::start(&address(&site), second);
-    let options = [&["--to", &behind.address][..], &texts(&balancer)].concat();
+    let options = [&["--to", &behind.address][..], &shards, &texts(&balancer)].concat();
     let balance = Balance::start(&dir, "127.0.0.1:0", &options);
     let before = Relay::start(&balance.address, first);
     let url = |name: &str| format!("{}/{name}", before.url);
     let large = content.path().join("large");
     let (to, up) = (dir.text("to"), large.to_str().unwrap());
-    for arguments in [
-        &["get", "-k", "-s", "-o", &to, &url("large")][..],
-        &["get", "-k", "-s", "-T", up, &url("uploaded")],
-    ] {
-        let output = clearway(&[arguments, &texts(&client)].concat());
-        assert!(output.status.success(), "{}", stderr(&output));
+    for _ in 0..times {
+        for arguments in [
+            &["get", "-k", "-s", "-o", &to, &url("large")][..],
+            &["get", "-k", "-s", "-T", up, &url("uploaded")],
+        ] {
+            let output = clearway(&[arguments, &texts(&client)].concat());
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
     }
     assert!(std::fs::read(&to).unwrap() == pattern(LARGE));
     balance.stop();
@@ -59,13 +63,24 @@ fn worst(report: &Value) -> Option<(String, f64)> {
 
 #[test]
 fn samples_name_the_hop_that_loses_and_its_share() {
+    name_the_hop_that_loses("1", 1);
+}
+
+/// All shards of a process sample, into one file. With six connections, one in 32 runs has all of them
+/// at one shard of the server.
+#[test]
+fn samples_of_several_shards_name_the_hop_that_loses_and_its_share() {
+    name_the_hop_that_loses("2", 3);
+}
+
+fn name_the_hop_that_loses(shards: &str, times: usize) {
     let loss = |direction: &str| format!("--loss-{direction}={}%", LOSS * 100.0);
     let [up, down] = [loss("up"), loss("down")];
     for (first, second, expected) in [
         (vec![down.as_str()], vec![], "balancer -> client down"),
         (vec![], vec![up.as_str()], "balancer-out -> server up"),
     ] {
-        let report = path_with_loss(&first, &second);
+        let report = path_with_loss(&first, &second, shards, times);
         let (name, share) = worst(&report).unwrap_or_else(|| panic!("{report:#}"));
         assert_eq!(name, expected, "{report:#}");
         assert!((share - LOSS).abs() < 0.02, "{share}: {report:#}");
