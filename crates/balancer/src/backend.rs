@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clearway_quic::cid::quic_lb::ServerId;
 
-/// Identifies a backend while the balancer runs. Numbers are not reused.
+/// Identifies a backend. A number is used again after 65,536 others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BackendId(pub u16);
 

@@ -55,6 +55,9 @@ mod service;
 mod settings;
 mod shard;
 mod status;
+mod strays;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod traffic;
 mod transparent;
 

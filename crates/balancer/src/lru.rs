@@ -76,6 +76,12 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
         self.entries.get(index as usize)?.value.as_ref()
     }
 
+    /// Returns the value of `key` for a change, without marking it as used.
+    pub(crate) fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
+        let index = *self.by_key.get(key)?;
+        self.entries.get_mut(index as usize)?.value.as_mut()
+    }
+
     /// Returns all entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         let entries = self.entries.iter();
@@ -128,6 +134,13 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
         self.unlink(index);
         self.free.push(index);
         self.entries.get_mut(index as usize)?.value.take()
+    }
+
+    /// Returns keys and when they were last used, that unused for longest first.
+    pub(crate) fn from_oldest(&self) -> impl Iterator<Item = (&K, Duration)> {
+        let at = |index: Index| self.entries.get(index as usize);
+        let entries = std::iter::successors(at(self.oldest), move |entry| at(entry.newer));
+        entries.map(|entry| (&entry.key, entry.used))
     }
 
     /// Returns when the entry unused for longest was last used.

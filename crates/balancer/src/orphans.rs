@@ -11,7 +11,7 @@
 //! A backend may answer only few such packets a second (quinn: one in 20 ms), and a packet may be lost,
 //! so a client is told again until some backend has answered.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use clearway_quic::cid::ConnectionId;
@@ -66,19 +66,24 @@ pub(crate) struct Orphans {
 impl Orphans {
     /// Adds the clients of backends that `before` sent datagrams to and `after` does not.
     pub(crate) fn find(&mut self, before: &Plan, after: &Plan, flows: &Flows) {
-        let lost = before.backends().iter().map(|backend| backend.id);
-        let lost =
-            lost.filter(|&id| before.serves_connections(id) && !after.serves_connections(id));
-        for id in lost {
-            let room = MOST.saturating_sub(self.waiting.len());
-            let orphans = flows.clients_of(id).map(|(client, cid)| Orphan {
-                client,
-                cid,
-                backend: id,
-                tries: 0,
-            });
-            self.waiting.extend(orphans.take(room));
+        let is_lost =
+            |&id: &BackendId| before.serves_connections(id) && !after.serves_connections(id);
+        let backends = before.backends().iter().map(|backend| backend.id);
+        let lost: HashSet<BackendId> = backends.filter(is_lost).collect();
+        if lost.is_empty() {
+            return;
         }
+        // All at once: there may be many flows.
+        let clients = flows.clients();
+        let clients = clients.filter(|(key, _)| lost.contains(&key.backend));
+        let orphans = clients.map(|(key, cid)| Orphan {
+            client: key.tuple,
+            cid,
+            backend: key.backend,
+            tries: 0,
+        });
+        let room = MOST.saturating_sub(self.waiting.len());
+        self.waiting.extend(orphans.take(room));
     }
 
     /// Returns the next client whose turn it is at `now`. Those whose backend is up again have

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clearway_udp::{DatagramSocket as _, Options, RecvBatch, Socket};
 use rustix::event::epoll;
@@ -15,6 +15,9 @@ use crate::plan::Plan;
 use crate::sample::{SampleDirection, SampleLog, SampledSocket};
 use crate::send::send;
 use crate::traffic::Traffic;
+
+/// How long nothing is said of sockets that cannot be opened, after it was said.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// How upstream sockets are opened.
 #[derive(Debug)]
@@ -36,8 +39,8 @@ pub(crate) struct Ports {
     opener: Opener,
     /// Empty, but for its memory.
     outgoing: Outgoing<'static>,
-    /// A socket could not be opened, which has been said.
-    is_lacking: bool,
+    /// When it was last said that a socket could not be opened.
+    said: Option<Instant>,
 }
 
 impl Ports {
@@ -50,7 +53,7 @@ impl Ports {
             epoll,
             opener,
             outgoing: Outgoing::default(),
-            is_lacking: false,
+            said: None,
         }
     }
 
@@ -86,8 +89,23 @@ impl Ports {
     pub(crate) fn forward(&mut self, engine: &mut Engine, now: Duration, batch: &mut RecvBatch) {
         let mut outgoing = std::mem::take(&mut self.outgoing).emptied();
         for (meta, payload) in batch.messages() {
-            engine.route_message(now, meta, payload, &mut outgoing);
+            engine.route_arrived(now, meta, payload, &mut outgoing);
         }
+        self.send(engine, outgoing);
+    }
+
+    /// Forwards what has arrived at other shards. Returns how many messages there were.
+    pub(crate) fn forward_strays(&mut self, engine: &mut Engine, now: Duration) -> usize {
+        let strays = engine.take_strays();
+        let mut outgoing = std::mem::take(&mut self.outgoing).emptied();
+        for stray in &strays {
+            engine.route_message(now, &stray.meta, &stray.payload, &mut outgoing);
+        }
+        self.send(engine, outgoing);
+        strays.len()
+    }
+
+    fn send(&mut self, engine: &mut Engine, mut outgoing: Outgoing<'_>) {
         self.open_for(outgoing.destinations(), engine.router.plan());
         let sockets = &self.sockets;
         engine.send_up(|number| find(sockets, number as usize), &mut outgoing);
@@ -120,16 +138,19 @@ impl Ports {
                 continue;
             }
             match self.add(number, plan) {
-                Ok(()) => self.is_lacking = false,
-                // Datagrams for it are counted as dropped, and the next ones try again.
-                Err(error) => {
-                    if !self.is_lacking {
-                        tracing::warn!(%error, "cannot open another upstream socket");
-                    }
-                    self.is_lacking = true;
-                    return;
-                }
+                Ok(()) => {}
+                // Datagrams for it are counted as dropped, and the next ones try again. Others may
+                // be opened: in transparent mode another program of this host may have this port.
+                Err(error) => self.say(number, &error),
             }
+        }
+    }
+
+    /// Strangers choose how often this happens.
+    fn say(&mut self, number: u32, error: &io::Error) {
+        if self.said.is_none_or(|said| said.elapsed() >= SILENCE) {
+            self.said = Some(Instant::now());
+            tracing::warn!(%error, "cannot open upstream socket {number}");
         }
     }
 
@@ -158,7 +179,9 @@ impl Opener {
     /// for every address there is, and with the port that is its number.
     fn open(&self, number: u32, plan: &Plan) -> io::Result<SampledSocket> {
         let port = if self.options.transparent {
-            u16::try_from(number).map_err(|_| io::ErrorKind::InvalidInput)?
+            // Port 0 would be any port.
+            let port = u16::try_from(number).ok().filter(|&port| port > 0);
+            port.ok_or(io::ErrorKind::InvalidInput)?
         } else {
             0
         };

@@ -1,6 +1,6 @@
 //! The backends as they were configured, and what was changed by hand since.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use clearway_quic::cid::quic_lb::Config;
@@ -25,17 +25,11 @@ impl Registry {
     pub(crate) fn configure(&mut self, backends: Vec<BackendSettings>, quic_lb: Vec<Config>) {
         let mut configured = Vec::with_capacity(backends.len());
         let mut set = HashMap::new();
+        let mut used: HashSet<BackendId> = self.backends.iter().map(|(id, _)| *id).collect();
         for backend in backends {
             let mut known = self.backends.iter();
             let known = known.find(|(_, known)| known.address == backend.address);
-            let id = known.map_or_else(
-                || {
-                    let id = BackendId(self.next);
-                    self.next = self.next.saturating_add(1);
-                    id
-                },
-                |(id, _)| *id,
-            );
+            let id = known.map_or_else(|| free_number(&mut self.next, &mut used), |(id, _)| *id);
             if let Some(state) = self.set.get(&id)
                 && known.is_some_and(|(_, known)| known.state == backend.state)
             {
@@ -82,6 +76,20 @@ impl Registry {
         });
         Plan::new(backends.collect(), self.quic_lb.iter().cloned())
     }
+}
+
+/// Returns the number that was not used for longest. What the tables still know of its former backend
+/// is forgotten by then: there are 65,536.
+fn free_number(next: &mut u16, used: &mut HashSet<BackendId>) -> BackendId {
+    // More backends than that are not told apart, but they are not waited for either.
+    for _ in 0..=u16::MAX {
+        let id = BackendId(*next);
+        *next = next.wrapping_add(1);
+        if used.insert(id) {
+            return id;
+        }
+    }
+    BackendId(*next)
 }
 
 #[cfg(test)]
@@ -133,7 +141,22 @@ mod tests {
         assert_eq!(
             registry.addresses()[0].0,
             BackendId(1),
-            "numbers are not used again"
+            "numbers are not used again soon"
         );
+    }
+
+    /// As many servers come and go in some weeks of a cluster.
+    #[test]
+    fn backends_have_different_numbers_after_any_number_of_changes() {
+        let mut registry = Registry::default();
+        let stays = backend(1, BackendState::Active);
+        for _ in 0..70_000_u32 {
+            registry.configure(vec![stays.clone()], Vec::new());
+            let comes = [2, 3].map(|port| backend(port, BackendState::Active));
+            registry.configure([&[stays.clone()], &comes[..]].concat(), Vec::new());
+        }
+        let ids: HashSet<BackendId> = registry.addresses().iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids.len(), 3);
+        assert!(ids.contains(&BackendId(0)));
     }
 }

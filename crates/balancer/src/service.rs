@@ -24,6 +24,7 @@ use crate::sample::{SampleDirection, SampledSocket};
 use crate::settings::{BackendSettings, Mode, Settings};
 use crate::shard::{Intake, Pace, Shard};
 use crate::status::{BackendStatus, Status};
+use crate::strays::Strays;
 use crate::traffic::Traffic;
 use crate::transparent;
 
@@ -134,7 +135,13 @@ impl Balancer {
             None => return Err(io::Error::from(io::ErrorKind::InvalidInput).into()),
         };
         if settings.transparent {
-            transparent::check(settings, local, sockets.len()).map_err(StartError::Transparent)?;
+            transparent::check(settings, local).map_err(StartError::Transparent)?;
+            transparent::steer(&sockets);
+        }
+        let shards = sockets.len();
+        let mut strays = Vec::new();
+        if settings.transparent && shards > 1 {
+            strays = Strays::connect(shards)?;
         }
         let mut registry = Registry::default();
         registry.configure(settings.backends.clone(), settings.quic_lb.clone());
@@ -156,8 +163,9 @@ impl Balancer {
                 .collect(),
             local,
         };
+        let mut strays = strays.into_iter();
         for (number, socket) in this.service.clone().into_iter().enumerate() {
-            this.start_shard(number, socket, settings)?;
+            this.start_shard(number, socket, strays.next(), settings)?;
         }
         if probes {
             this.start_probes()?;
@@ -194,12 +202,13 @@ impl Balancer {
         &mut self,
         number: usize,
         socket: Arc<SampledSocket>,
+        strays: Option<Strays>,
         settings: &Settings,
     ) -> io::Result<()> {
         let router = Router::new(self.shared.control.plan(), settings.limits);
         let flows = Flows::new(FlowCapacity {
             sources: settings.sources.iter().copied().map(Some).collect(),
-            sockets: settings.upstream_sockets,
+            sockets: self.most_sockets(settings),
             flows: settings.flows,
             idle: settings.limits.idle,
             transparent: settings.transparent.then_some(self.local.ip()),
@@ -232,9 +241,18 @@ impl Balancer {
             options: upstream,
             samples: settings.samples.clone(),
         };
-        let shard = Shard::new(socket, intake, (router, flows), opener, pace)?;
+        let shard = Shard::new(socket, intake, (router, flows), (opener, strays), pace)?;
         self.reports.push(shard.report());
         self.spawn(format!("balance-{number}"), |control| shard.run(control))
+    }
+
+    /// Returns how many upstream sockets a shard may open. In transparent mode they share the ports.
+    fn most_sockets(&self, settings: &Settings) -> u32 {
+        let shards = u32::try_from(self.service.len()).unwrap_or(u32::MAX);
+        match settings.transparent {
+            true => settings.upstream_sockets.div_ceil(shards.max(1)),
+            false => settings.upstream_sockets,
+        }
     }
 
     fn spawn(

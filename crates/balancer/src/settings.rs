@@ -61,8 +61,8 @@ pub struct Settings {
     /// Addresses of this host that datagrams to backends are sent from; if there are none, the
     /// system chooses one.
     pub sources: Vec<IpAddr>,
-    /// Most upstream sockets of a shard. With `sources`, one socket serves as many flows to each
-    /// backend as there are addresses.
+    /// Most upstream sockets of a shard; in [transparent](Self::transparent) mode of all shards
+    /// together. With `sources`, one socket serves as many flows to each backend as there are addresses.
     pub upstream_sockets: u32,
     /// Most flows of a shard: clients' addresses, each with a backend.
     pub flows: usize,
@@ -71,7 +71,7 @@ pub struct Settings {
     /// Sends to backends from the clients' own addresses, so that backends see them. `listen` must
     /// have the service's address, and the network must bring what backends send to clients back
     /// to this host. Needs the capability `CAP_NET_ADMIN`, and takes one socket for each port
-    /// number that clients have. `shards` must be 1, and `sources` empty.
+    /// number that clients have; the port also decides on the shard. `sources` must be empty.
     pub transparent: bool,
     /// When a backend counts as down; `None` = never.
     pub health: Option<HealthSettings>,

@@ -20,6 +20,7 @@ use crate::report::ShardReport;
 use crate::router::Router;
 use crate::sample::SampledSocket;
 use crate::send::{emptied, send};
+use crate::strays::Strays;
 use crate::traffic::DropReason;
 
 /// How long the counts wait to be published while the shard is busy.
@@ -27,6 +28,9 @@ const PUBLISH: Duration = Duration::from_millis(50);
 
 /// The epoll data of the service socket or its queue; upstream sockets have their numbers.
 const SERVICE: u64 = u64::MAX;
+
+/// The epoll data of what other shards hand over.
+const STRAYS: u64 = u64::MAX - 1;
 
 /// How a shard reads and writes.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +80,7 @@ impl Shard {
         service: Arc<SampledSocket>,
         intake: Intake,
         (router, flows): (Router, Flows),
-        opener: Opener,
+        (opener, strays): (Opener, Option<Strays>),
         pace: Pace,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -84,6 +88,10 @@ impl Shard {
         match &intake {
             Intake::Socket => epoll::add(&epoll, &*service, data, epoll::EventFlags::IN)?,
             Intake::Queue(queue) => epoll::add(&epoll, queue.ready(), data, epoll::EventFlags::IN)?,
+        }
+        if let Some(strays) = &strays {
+            let data = epoll::EventData::new_u64(STRAYS);
+            epoll::add(&epoll, strays.ready(), data, epoll::EventFlags::IN)?;
         }
         let batch = || RecvBatch::for_socket(&*service, pace.slots);
         Ok(Self {
@@ -97,6 +105,7 @@ impl Shard {
                 flows,
                 counts: ShardReport::default(),
                 orphans: Orphans::default(),
+                strays,
                 work: pace.work,
             },
             replies: Vec::new(),
@@ -139,6 +148,10 @@ impl Shard {
                     // An event from before the release.
                     SERVICE if self.released && matches!(self.intake, Intake::Socket) => {}
                     SERVICE => self.receive_from_clients(now, failed)?,
+                    STRAYS => {
+                        let count = self.ports.forward_strays(&mut self.engine, now);
+                        self.messages += count as u64;
+                    }
                     number => self.receive_from_backends(now, number as usize, failed)?,
                 }
             }

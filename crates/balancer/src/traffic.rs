@@ -44,7 +44,9 @@ drop_reasons! {
     UnknownSender "unknown-sender",
     /// A backend's datagram to an upstream port that no client uses.
     UnknownFlow "unknown-flow",
-    /// The queue to the forwarding thread was full ([`Mode::Decoupled`](crate::Mode::Decoupled)).
+    /// The queue to the forwarding thread was full: with [`Mode::Decoupled`](crate::Mode::Decoupled),
+    /// or in [transparent](crate::Settings::transparent) mode where the datagram arrived at another
+    /// shard than that of its client's port.
     QueueFull "queue-full",
     /// The socket's send buffer was full.
     SendBlocked "send-blocked",

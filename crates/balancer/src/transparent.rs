@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use clearway_udp::{Options, Socket};
+use clearway_udp::{Options, Socket, steering};
 
 use crate::settings::Settings;
 
@@ -11,18 +11,12 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// What does not fit, and what to do.
-pub(crate) fn check(settings: &Settings, local: SocketAddr, shards: usize) -> Result<(), String> {
+pub(crate) fn check(settings: &Settings, local: SocketAddr) -> Result<(), String> {
     if local.ip().is_unspecified() {
         return Err(format!(
             "transparent mode needs the service's address to listen on, not {}: replies are sent \
              from it",
             local.ip()
-        ));
-    }
-    if shards > 1 {
-        return Err(format!(
-            "transparent mode has one shard, but {shards} were requested: replies arrive where \
-             their client's port is, and that is one socket"
         ));
     }
     if !settings.sources.is_empty() {
@@ -44,6 +38,15 @@ pub(crate) fn check(settings: &Settings, local: SocketAddr, shards: usize) -> Re
     may_use_any_address(local.is_ipv6()).map_err(|error| {
         format!("transparent mode needs Linux and the capability CAP_NET_ADMIN: {error}")
     })
+}
+
+/// Has clients' datagrams arrive at the shard that has their port.
+pub(crate) fn steer(sockets: &[Socket]) {
+    if sockets.len() > 1
+        && let Err(error) = steering::steer_by_port(sockets)
+    {
+        tracing::warn!(%error, "datagrams of clients are not steered to the shards of their ports");
+    }
 }
 
 fn may_use_any_address(is_v6: bool) -> io::Result<()> {
@@ -71,10 +74,8 @@ mod tests {
         let mut settings = Settings::new(local);
         settings.transparent = true;
         let any = SocketAddr::from(([0, 0, 0, 0], 443));
-        let error =
-            |settings: &Settings, local, shards| check(settings, local, shards).unwrap_err();
-        assert!(error(&settings, any, 1).contains("not 0.0.0.0"));
-        assert!(error(&settings, local, 2).contains("one shard"));
+        let error = |settings: &Settings, local| check(settings, local).unwrap_err();
+        assert!(error(&settings, any).contains("not 0.0.0.0"));
         settings.backends = vec![BackendSettings {
             name: "b".to_owned(),
             address: "[2001:db8::1]:443".parse().unwrap(),
@@ -82,9 +83,9 @@ mod tests {
             state: BackendState::Active,
             server_ids: Vec::new(),
         }];
-        assert!(error(&settings, local, 1).contains("same kind"));
+        assert!(error(&settings, local).contains("same kind"));
         settings.backends.clear();
         settings.sources = vec![local.ip()];
-        assert!(error(&settings, local, 1).contains("leave out the sources"));
+        assert!(error(&settings, local).contains("leave out the sources"));
     }
 }

@@ -16,14 +16,18 @@ use crate::report::ShardReport;
 use crate::router::{Route, RouteStep, Router, Tuple};
 use crate::sample::SampledSocket;
 use crate::send::{datagrams, emptied, send};
+use crate::strays::{HandOver, Stray, Strays};
 use crate::traffic::DropReason;
 
 /// What decides about datagrams, apart from the sockets they are read from.
+#[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) router: Router,
     pub(crate) flows: Flows,
     pub(crate) counts: ShardReport,
     pub(crate) orphans: Orphans,
+    /// Only in transparent mode with several shards.
+    pub(crate) strays: Option<Strays>,
     /// Processor time to waste on each datagram.
     pub(crate) work: Duration,
 }
@@ -49,6 +53,12 @@ impl<'a> Outgoing<'a> {
     fn push(&mut self, (to, transmit): (Destination, Transmit<'a>)) {
         self.destinations.push((to, self.routed.len() as u32));
         self.routed.push(transmit);
+    }
+
+    /// Returns the trains with their destinations, as they were routed.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn trains(&self) -> impl Iterator<Item = (Destination, &Transmit<'a>)> {
+        self.destinations().zip(&self.routed)
     }
 
     pub(crate) fn destinations(&self) -> impl Iterator<Item = Destination> {
@@ -81,6 +91,31 @@ impl<'a> Outgoing<'a> {
 }
 
 impl Engine {
+    /// Routes every datagram of a message that has arrived, unless another shard has its client's port.
+    pub(crate) fn route_arrived<'a>(
+        &mut self,
+        now: Duration,
+        meta: &Meta,
+        payload: &'a [u8],
+        outgoing: &mut Outgoing<'a>,
+    ) {
+        let strays = self.strays.as_ref();
+        match strays.map_or(HandOver::Own, |strays| strays.hand_over(meta, payload)) {
+            HandOver::Own => self.route_message(now, meta, payload, outgoing),
+            HandOver::Done => {}
+            HandOver::Full => {
+                let count = meta.datagrams() as u64;
+                self.counts.up.received += count;
+                self.counts.up.drop(DropReason::QueueFull, count);
+            }
+        }
+    }
+
+    /// Returns the messages that other shards have handed over.
+    pub(crate) fn take_strays(&self) -> Vec<Stray> {
+        self.strays.as_ref().map(Strays::take).unwrap_or_default()
+    }
+
     /// Routes every datagram of a message; those for one connection ID stay together.
     pub(crate) fn route_message<'a>(
         &mut self,
@@ -140,10 +175,15 @@ impl Engine {
             tuple: from,
             backend: route.backend,
         };
-        let cid = route.cid.filter(|_| is_short(datagram));
-        let cid = cid.and_then(|(start, len)| datagram.get(start..start + len));
-        let cid = cid.and_then(ConnectionId::new);
-        let flow = self.flows.upstream_of(now, key, cid)?;
+        let cid = route
+            .cid
+            .and_then(|(start, len)| datagram.get(start..start + len));
+        let is_short = is_short(datagram);
+        let known = cid.filter(|_| is_short).and_then(ConnectionId::new);
+        let flow = self.flows.upstream_of(now, key, known)?;
+        if let Some(cid) = cid.filter(|_| !is_short) {
+            self.flows.confirm(now, &key, cid);
+        }
         if route.step == RouteStep::Assigned {
             self.counts.backend(route.backend).assigned += 1;
         }
@@ -259,8 +299,15 @@ impl Engine {
         counts.received += count;
         for datagram in payload.chunks(meta.stride.max(1)) {
             let long = datagram.first().is_some_and(|first| first & 0x80 != 0);
-            if long && self.router.learn(now, backend, datagram) {
+            if !long {
+                continue;
+            }
+            if self.router.learn(now, backend, datagram) {
                 self.counts.backend(backend).unroutable += 1;
+            }
+            if let Some(cid) = chosen_cid(datagram) {
+                let tuple = client;
+                self.flows.offer(&FlowKey { tuple, backend }, cid);
             }
         }
         let mut transmit = Transmit::new(client.client, payload);
@@ -300,6 +347,15 @@ fn is_same_connection(route: &Route, first: &[u8], second: &[u8]) -> bool {
     is_short(first) && is_short(second) && cid.is_some() && cid == second.get(start..start + len)
 }
 
+/// Returns the connection ID that a backend chose in a datagram with a long header. That of a Version
+/// Negotiation packet is the client's (RFC 8999 §6).
+fn chosen_cid(datagram: &[u8]) -> Option<&[u8]> {
+    match Header::parse(datagram)? {
+        Header::Long { version: 0, .. } | Header::Short { .. } => None,
+        Header::Long { scid, .. } => Some(scid),
+    }
+}
+
 fn is_short(datagram: &[u8]) -> bool {
     matches!(Header::parse(datagram), Some(Header::Short { .. }))
 }
@@ -315,5 +371,7 @@ fn spin(work: Duration) {
     }
 }
 
+#[cfg(test)]
+mod states;
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,9 @@ use crate::plan::tests::{backends, config};
 use crate::router::RouterLimits;
 use crate::traffic::Traffic;
 
-const NOW: Duration = Duration::from_secs(5);
+pub(super) const NOW: Duration = Duration::from_secs(5);
 
-fn engine() -> Engine {
+pub(super) fn engine() -> Engine {
     let plan = Plan::new(backends(3), [config()]).unwrap();
     let limits = RouterLimits {
         new_connections: 0,
@@ -31,25 +31,19 @@ fn engine() -> Engine {
         }),
         counts: ShardReport::default(),
         orphans: Orphans::default(),
+        strays: None,
         work: Duration::ZERO,
     }
 }
 
-fn meta(port: u16, len: usize, stride: usize) -> Meta {
+pub(super) fn meta(port: u16, len: usize, stride: usize) -> Meta {
     let mut meta = Meta::new(SocketAddr::from(([192, 0, 2, 1], port)));
     (meta.len, meta.stride, meta.ecn) = (len, stride, Some(Ecn::Ect1));
     meta
 }
 
-/// Trains with their destinations, as they were routed.
-fn routed<'a, 'b>(
-    outgoing: &'b Outgoing<'a>,
-) -> impl Iterator<Item = (Destination, &'b Transmit<'a>)> {
-    outgoing.destinations().zip(&outgoing.routed)
-}
-
 /// A short header with a connection ID of backend `server`, if there is one, in `size` bytes.
-fn short(server: u8, size: usize) -> Vec<u8> {
+pub(super) fn short(server: u8, size: usize) -> Vec<u8> {
     let id = ServerId::new(&[server]).unwrap();
     let cid = config().encode(&id, &[server; 7], 0).unwrap();
     let mut packet = [&[0x40], &cid[..]].concat();
@@ -65,11 +59,12 @@ fn train_is_split_where_its_connection_id_changes() {
     train.truncate(train.len() - 9);
     let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(1, train.len(), 50), &train, &mut outgoing);
-    let runs: Vec<_> = routed(&outgoing)
+    let runs: Vec<_> = outgoing
+        .trains()
         .map(|(to, train)| (to.backend.0, datagrams(train)))
         .collect();
     assert_eq!(runs, [(1, 2), (2, 3), (1, 1), (3, 1)]);
-    for (to, train) in routed(&outgoing) {
+    for (to, train) in outgoing.trains() {
         let backend = engine.router.plan().backend(to.backend).unwrap();
         assert_eq!(train.remote, backend.address);
         assert_eq!(train.ecn, Some(Ecn::Ect1), "ECN is kept");
@@ -84,7 +79,7 @@ fn datagrams_without_known_connection_id_travel_alone() {
     let train: Vec<u8> = (0..3).flat_map(|_| vec![0x7f; 40]).collect();
     let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(1, train.len(), 40), &train, &mut outgoing);
-    assert_eq!(routed(&outgoing).count(), 3);
+    assert_eq!(outgoing.trains().count(), 3);
 }
 
 #[test]
@@ -93,7 +88,7 @@ fn reply_returns_to_client_only_from_its_backend() {
     let packet = short(2, 50);
     let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(7, 50, 50), &packet, &mut outgoing);
-    let (to, train) = routed(&outgoing).next().unwrap();
+    let (to, train) = outgoing.trains().next().unwrap();
     let (port, backend) = (to.upstream.socket, train.remote);
     let mut reply = meta(0, 60, 30);
     reply.remote = backend;
@@ -136,7 +131,7 @@ fn client_of_a_dead_backend_is_answered_by_another_one() {
     let packet = short(2, 50);
     let mut outgoing = Outgoing::default();
     engine.route_message(NOW, &meta(7, 50, 50), &packet, &mut outgoing);
-    let (to, train) = routed(&outgoing).next().unwrap();
+    let (to, train) = outgoing.trains().next().unwrap();
     let (port, dead) = (to.upstream.socket, train.remote);
     let mut reply = meta(0, 3, 3);
     reply.remote = dead;
@@ -214,6 +209,57 @@ fn what_cannot_be_sent_is_counted() {
     assert!(traffic.is_conserved());
 }
 
+/// Whatever arrives where, it is counted by one shard.
+#[test]
+fn what_arrives_at_another_shard_is_counted_once() {
+    let mut shards = Vec::new();
+    for strays in Strays::connect(2).unwrap() {
+        let flows = Flows::new(FlowCapacity {
+            sources: Vec::new(),
+            sockets: 1_000,
+            flows: 10_000,
+            idle: Duration::from_secs(60),
+            transparent: None,
+        });
+        let strays = Some(strays);
+        shards.push(Engine {
+            strays,
+            flows,
+            ..engine()
+        });
+    }
+    let train = [short(1, 50), short(2, 50), short(2, 50)].concat();
+    let (mut sent, mut arrived) = (0, 0);
+    for port in 1..=600 {
+        let mut outgoing = Outgoing::default();
+        shards[0].route_arrived(NOW, &meta(port, 150, 50), &train, &mut outgoing);
+        sent += outgoing
+            .trains()
+            .map(|(_, train)| datagrams(train))
+            .sum::<u64>();
+        arrived += 3;
+    }
+    let dropped = shards[0].counts.up.dropped();
+    let full = (DropReason::QueueFull, dropped);
+    assert!(
+        shards[0].counts.up.drops().any(|drop| drop == full),
+        "{dropped}"
+    );
+    let strays = shards[1].take_strays();
+    for stray in &strays {
+        let mut outgoing = Outgoing::default();
+        shards[1].route_message(NOW, &stray.meta, &stray.payload, &mut outgoing);
+        sent += outgoing
+            .trains()
+            .map(|(_, train)| datagrams(train))
+            .sum::<u64>();
+        assert_eq!(outgoing.trains().count(), 2, "the train is as it was");
+    }
+    assert!(!strays.is_empty());
+    let received: u64 = shards.iter().map(|shard| shard.counts.up.received).sum();
+    assert_eq!((received, sent + dropped), (arrived, arrived));
+}
+
 proptest! {
     /// Random trains: each datagram is in one run or counted as dropped, in order, and no run
     /// mixes connection IDs.
@@ -240,7 +286,7 @@ proptest! {
             let meta = meta(port % 3, train.len(), stride.max(1));
             let mut outgoing = Outgoing::default();
             engine.route_message(NOW, &meta, &train, &mut outgoing);
-            for (_, train) in routed(&outgoing) {
+            for (_, train) in outgoing.trains() {
                 sent += datagrams(train);
                 let parts = train.contents.chunks(stride.max(1));
                 let cids: std::collections::BTreeSet<_> =

@@ -2,6 +2,7 @@
 //! client a backend's replies belong to.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -74,9 +75,15 @@ pub struct FlowCapacity {
 #[derive(Debug)]
 pub struct Flows {
     capacity: FlowCapacity,
-    /// Flows that the backend has answered.
+    /// Flows whose clients exist at their addresses: they have used a connection ID that the backend
+    /// sent there.
+    proven: LruMap<FlowKey, FlowState>,
+    /// Others that the backend has answered. Servers answer spoofed addresses too; but a client
+    /// that has moved cannot be told from those, because what it sends is encrypted.
     answered: LruMap<FlowKey, FlowState>,
     unanswered: LruMap<FlowKey, FlowState>,
+    /// Keyed, so that nobody can find a connection ID with the same hash.
+    hasher: RandomState,
     /// The numbers of the source addresses.
     source_numbers: HashMap<IpAddr, u32, RandomState>,
     clients: HashMap<(BackendId, Upstream), Tuple, RandomState>,
@@ -91,6 +98,8 @@ struct FlowState {
     upstream: Upstream,
     /// The connection ID that the client used last, as far as its length was known.
     cid: Option<ConnectionId>,
+    /// The hash of the connection ID that the backend has sent to the client.
+    offered: Option<u64>,
 }
 
 /// The ports of one backend.
@@ -116,8 +125,10 @@ impl Flows {
             source_numbers.filter_map(|(number, source)| Some(((*source)?, number)));
         Self {
             source_numbers: source_numbers.collect(),
+            proven: LruMap::new(capacity.flows),
             answered: LruMap::new(capacity.flows),
             unanswered: LruMap::new(capacity.flows),
+            hasher: RandomState::default(),
             capacity,
             clients: HashMap::default(),
             ports: HashMap::default(),
@@ -128,7 +139,7 @@ impl Flows {
     /// Returns the number of flows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.answered.len() + self.unanswered.len()
+        self.proven.len() + self.answered.len() + self.unanswered.len()
     }
 
     /// Returns whether there are no flows.
@@ -140,7 +151,7 @@ impl Flows {
     /// Returns whether the backend has sent something to the client.
     #[must_use]
     pub(crate) fn is_answered(&self, key: &FlowKey) -> bool {
-        self.answered.used(key).is_some()
+        self.proven.peek(key).is_some() || self.answered.peek(key).is_some()
     }
 
     /// Returns the source address of an upstream port.
@@ -198,8 +209,8 @@ impl Flows {
     /// 0, and a higher number than before means that one has to be opened.
     ///
     /// # Errors
-    /// [`DropReason::NoUpstreamPort`] if all are in use, by flows that the backend has answered
-    /// or that are new.
+    /// [`DropReason::NoUpstreamPort`] if all are in use, by clients that have proven to exist or by
+    /// flows that were used just now.
     pub fn upstream(&mut self, now: Duration, key: FlowKey) -> Result<Flow, DropReason> {
         self.upstream_of(now, key, None)
     }
@@ -215,11 +226,9 @@ impl Flows {
         key: FlowKey,
         cid: Option<ConnectionId>,
     ) -> Result<Flow, DropReason> {
-        let known = match self.answered.get(now, &key) {
-            Some(known) => Some(known),
-            None => self.unanswered.get(now, &key),
-        };
-        if let Some(known) = known {
+        let known = self.proven.get(now, &key);
+        let known = known.or_else(|| self.answered.get(now, &key));
+        if let Some(known) = known.or_else(|| self.unanswered.get(now, &key)) {
             known.cid = cid.or(known.cid);
             let (upstream, is_new) = (known.upstream, false);
             return Ok(Flow { upstream, is_new });
@@ -231,7 +240,7 @@ impl Flows {
         {
             self.release(key, former.upstream);
         }
-        if self.len() >= self.capacity.flows {
+        if self.len() >= self.capacity.flows && !self.evict(now, |_| true) {
             return Err(DropReason::NoUpstreamPort);
         }
         let upstream = match self.capacity.transparent {
@@ -243,7 +252,7 @@ impl Flows {
             }
         };
         self.unanswered
-            .insert(now, key, FlowState { upstream, cid });
+            .insert(now, key, FlowState::new(upstream, cid));
         let is_new = true;
         Ok(Flow { upstream, is_new })
     }
@@ -254,10 +263,34 @@ impl Flows {
         if let Some(port) = self.ports.entry(backend).or_default().take(most, sources) {
             return Ok(port);
         }
-        // All at once, because nothing else can help.
+        // All at once, because little else can help.
         self.expire(now, usize::MAX);
+        let is_free = |ports: &Ports| ports.used < most || !ports.free.is_empty();
+        if !self.ports.get(&backend).is_some_and(is_free) {
+            self.evict(now, |key| key.backend == backend);
+        }
         let ports = self.ports.entry(backend).or_default();
         ports.take(most, sources).ok_or(DropReason::NoUpstreamPort)
+    }
+
+    /// Removes a flow that may have a spoofed address, the one unused for longest, so that such flows
+    /// take each other's place and never that of a client which has proven to exist. Returns whether
+    /// there was one among the first.
+    fn evict(&mut self, now: Duration, is_wanted: impl Fn(&FlowKey) -> bool) -> bool {
+        let unused = |flows: &LruMap<FlowKey, FlowState>| {
+            let first = flows.from_oldest().take(EVICTION_SCAN);
+            let mut old = first.take_while(|(_, used)| used.saturating_add(EVICTABLE) <= now);
+            old.find(|(key, _)| is_wanted(key)).map(|(key, _)| *key)
+        };
+        let key = unused(&self.unanswered).or_else(|| unused(&self.answered));
+        let Some(key) = key else {
+            return false;
+        };
+        let former = self.unanswered.remove(&key);
+        if let Some(former) = former.or_else(|| self.answered.remove(&key)) {
+            self.release(key, former.upstream);
+        }
+        true
     }
 
     /// Returns the socket with the client's port, for one more flow.
@@ -277,10 +310,9 @@ impl Flows {
             if self.client_ports.take(port, most) {
                 return Ok(upstream);
             }
-            let Some((key, former)) = self.unanswered.remove_oldest() else {
+            if !self.evict(now, |_| true) {
                 break;
-            };
-            self.release(key, former.upstream);
+            }
         }
         if self.client_ports.take(port, most) {
             return Ok(upstream);
@@ -292,12 +324,15 @@ impl Flows {
     pub fn expire(&mut self, now: Duration, count: usize) {
         for _ in 0..count {
             let idle = self.capacity.idle;
-            let answered = self.answered.remove_expired(now, idle);
-            let unanswered = self.unanswered.remove_expired(now, UNANSWERED.min(idle));
-            if answered.is_none() && unanswered.is_none() {
+            let expired = [
+                self.proven.remove_expired(now, idle),
+                self.answered.remove_expired(now, idle),
+                self.unanswered.remove_expired(now, UNANSWERED.min(idle)),
+            ];
+            if expired.iter().all(Option::is_none) {
                 return;
             }
-            for (key, former) in answered.into_iter().chain(unanswered) {
+            for (key, former) in expired.into_iter().flatten() {
                 self.release(key, former.upstream);
             }
         }
@@ -313,13 +348,34 @@ impl Flows {
         ports.free.push_back(upstream);
     }
 
-    /// Returns the clients of a backend, each with the connection ID that it used last, as far as
-    /// it is known. Looks at all flows.
-    pub fn clients_of(&self, backend: BackendId) -> impl Iterator<Item = (Tuple, ConnectionId)> {
+    /// Returns all flows, each with the connection ID that the client used last, as far as it is
+    /// known.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = (FlowKey, ConnectionId)> {
+        let answered = self.proven.iter().chain(self.answered.iter());
         // A client that has just changed its address was not answered there yet.
-        let flows = self.answered.iter().chain(self.unanswered.iter());
-        let flows = flows.filter(move |(key, _)| key.backend == backend);
-        flows.filter_map(|(key, flow)| Some((key.tuple, flow.cid?)))
+        let flows = answered.chain(self.unanswered.iter());
+        flows.filter_map(|(key, flow)| Some((*key, flow.cid?)))
+    }
+
+    /// Notes the connection ID that the backend has sent to the client, in a long header of a version
+    /// that the server speaks: only one who receives it knows it.
+    pub(crate) fn offer(&mut self, key: &FlowKey, cid: &[u8]) {
+        let offered = self.hasher.hash_one(cid);
+        if let Some(flow) = self.answered.peek_mut(key)
+            && cid.len() >= UNGUESSABLE
+        {
+            flow.offered = Some(offered);
+        }
+    }
+
+    /// Notes that the client has sent a long header with this destination connection ID.
+    pub(crate) fn confirm(&mut self, now: Duration, key: &FlowKey, cid: &[u8]) {
+        let offered = self.answered.peek(key).and_then(|flow| flow.offered);
+        if offered.is_some_and(|offered| offered == self.hasher.hash_one(cid))
+            && let Some(flow) = self.answered.remove(key)
+        {
+            self.proven.insert(now, *key, flow);
+        }
     }
 
     /// Returns the client that a backend's datagram belongs to. `local` is the address of this
@@ -347,7 +403,8 @@ impl Flows {
             && let Some(used) = self.unanswered.used(&key)
         {
             let cid = self.unanswered.remove(&key).and_then(|flow| flow.cid);
-            self.answered.insert(used, key, FlowState { upstream, cid });
+            self.answered
+                .insert(used, key, FlowState::new(upstream, cid));
         }
         Ok(tuple)
     }
@@ -369,6 +426,16 @@ fn transparent_client(
     Ok((tuple, Upstream { socket, source: 0 }))
 }
 
+impl FlowState {
+    fn new(upstream: Upstream, cid: Option<ConnectionId>) -> Self {
+        Self {
+            upstream,
+            cid,
+            offered: None,
+        }
+    }
+}
+
 impl Ports {
     /// Takes a port that was never used, or else the one that has been free for longest. Ports
     /// of one socket come first, so that few sockets are opened.
@@ -385,8 +452,19 @@ impl Ports {
     }
 }
 
-/// Most flows without an answer that one new flow removes to have a socket.
+/// Most flows that one new flow removes to have a socket.
 const EVICTIONS: usize = 16;
+
+/// Flows that are looked at to find one that may be removed.
+const EVICTION_SCAN: usize = 64;
+
+/// How long a flow is left alone after its client's last datagram: longer than a round trip, so that
+/// clients which exist can prove it while more of them come than there are ports.
+const EVICTABLE: Duration = Duration::from_millis(300);
+
+/// Shortest connection ID in bytes that proves anything: as long as those that RFC 9000 §7.2
+/// asks to be unpredictable.
+const UNGUESSABLE: usize = 8;
 
 /// Free ports that are kept before one of them is used again, as long as there are unused ones.
 const REUSE_AFTER: usize = 64;

@@ -29,6 +29,15 @@ fn key(port: u16, backend: BackendId) -> FlowKey {
     FlowKey { tuple, backend }
 }
 
+/// The backend answers with a connection ID, and the client uses it.
+fn prove(flows: &mut Flows, now: Duration, key: FlowKey) {
+    let upstream = flows.upstream(now, key).unwrap().upstream;
+    let local = flows.source_for(upstream, key.tuple.client.ip());
+    flows.client(key.backend, upstream.socket, local).unwrap();
+    flows.offer(&key, &[7; 8]);
+    flows.confirm(now, &key, &[7; 8]);
+}
+
 #[test]
 fn client_keeps_its_port_and_replies_return_to_it() {
     let mut flows = flows(2, 3);
@@ -70,9 +79,7 @@ fn backends_share_ports() {
 #[test]
 fn unanswered_flows_give_their_ports_back_early() {
     let mut flows = flows(1, 2);
-    let answered = flows.upstream(NOW, key(1, B1)).unwrap().upstream;
-    let source = flows.source(answered);
-    flows.client(B1, answered.socket, source).unwrap();
+    prove(&mut flows, NOW, key(1, B1));
     flows.upstream(NOW, key(2, B1)).unwrap();
     let later = NOW + UNANSWERED;
     assert!(flows.upstream(later, key(3, B1)).unwrap().is_new);
@@ -110,6 +117,70 @@ fn replies_alone_do_not_extend_a_flow() {
     assert_eq!(flows.len(), 0);
     let gone = flows.client(B1, upstream.socket, source);
     assert_eq!(gone, Err(DropReason::UnknownFlow));
+}
+
+/// Servers answer spoofed addresses as well.
+#[test]
+fn flood_of_answered_flows_takes_no_port_of_a_client_that_exists() {
+    for transparent_mode in [false, true] {
+        let (mut flows, all) = match transparent_mode {
+            false => (flows(1, 40), 1..=20),
+            true => (transparent(40), 1..=20),
+        };
+        let key_of = |port| match transparent_mode {
+            false => key(port, B1),
+            true => client(1, port),
+        };
+        for port in all.clone() {
+            prove(&mut flows, NOW, key_of(port));
+        }
+        let mut now = NOW;
+        for spoofed in 1_000..1_500 {
+            now += EVICTABLE / 20;
+            let key = key_of(spoofed);
+            let flow = flows.upstream(now, key).unwrap();
+            let local = flows.source_for(flow.upstream, key.tuple.client.ip());
+            flows.client(B1, flow.upstream.socket, local).unwrap();
+            // Anything that is not the connection ID proves nothing.
+            flows.offer(&key, &spoofed.to_be_bytes().repeat(4));
+            flows.confirm(now, &key, &[7; 8]);
+        }
+        assert_eq!(flows.len(), 40);
+        for port in all {
+            assert!(!flows.upstream(now, key_of(port)).unwrap().is_new);
+        }
+        prove(&mut flows, now + EVICTABLE, key_of(99));
+    }
+}
+
+/// Of more clients than there are ports, those that came first get to the end of their handshake.
+#[test]
+fn flows_that_were_used_just_now_keep_their_ports() {
+    let mut flows = flows(1, 8);
+    for port in 1..=8 {
+        flows.upstream(NOW, key(port, B1)).unwrap();
+    }
+    let soon = NOW + EVICTABLE - Duration::from_millis(1);
+    let full = Err(DropReason::NoUpstreamPort);
+    assert_eq!(flows.upstream(soon, key(9, B1)), full);
+    prove(&mut flows, soon, key(1, B1));
+    let later = NOW + EVICTABLE;
+    assert!(flows.upstream(later, key(9, B1)).unwrap().is_new);
+    assert!(!flows.upstream(later, key(1, B1)).unwrap().is_new);
+    // Ports of another backend are of no use.
+    assert!(flows.upstream(later, key(10, B2)).is_ok());
+    assert_eq!(flows.len(), 9);
+}
+
+#[test]
+fn short_connection_id_proves_nothing() {
+    let mut flows = flows(1, 1);
+    let flow = flows.upstream(NOW, key(1, B1)).unwrap();
+    let source = flows.source(flow.upstream);
+    flows.client(B1, flow.upstream.socket, source).unwrap();
+    flows.offer(&key(1, B1), &[7; UNGUESSABLE - 1]);
+    flows.confirm(NOW, &key(1, B1), &[7; UNGUESSABLE - 1]);
+    assert!(flows.upstream(NOW + EVICTABLE, key(2, B1)).is_ok());
 }
 
 proptest! {
@@ -210,22 +281,28 @@ fn spoofed_ports_do_not_take_the_sockets_of_answered_clients() {
         let (port, ip) = (key.tuple.client.port(), key.tuple.client.ip());
         flows.client(B1, port.into(), Some(ip)).unwrap();
     }
-    for port in 1_000..2_000 {
-        flows.upstream(NOW, client(9, port)).unwrap();
+    let mut now = NOW;
+    for port in 1_000..1_020 {
+        now += EVICTABLE;
+        flows.upstream(now, client(9, port)).unwrap();
     }
     assert!(flows.len() <= 4);
     for key in known {
-        assert!(!flows.upstream(NOW, key).unwrap().is_new);
+        assert!(!flows.upstream(now, key).unwrap().is_new);
     }
+    now += EVICTABLE;
     for port in [3, 4] {
         let key = client(1, port);
-        flows.upstream(NOW, key).unwrap();
+        flows.upstream(now, key).unwrap();
         flows
             .client(B1, port.into(), Some(key.tuple.client.ip()))
             .unwrap();
     }
-    let full = flows.upstream(NOW, client(9, 5));
+    for key in known {
+        prove(&mut flows, now, key);
+    }
+    let full = flows.upstream(now, client(9, 5));
     assert_eq!(full, Err(DropReason::NoUpstreamPort));
     // The port of a known client is no further socket.
-    assert!(flows.upstream(NOW, client(9, 3)).is_ok());
+    assert!(flows.upstream(now, client(9, 3)).is_ok());
 }

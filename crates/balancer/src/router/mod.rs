@@ -88,16 +88,24 @@ pub struct Route {
     pub cid: Option<(usize, usize)>,
 }
 
+/// What is known about a connection ID.
+#[derive(Clone, Copy, Debug)]
+struct KnownCid {
+    backend: BackendId,
+    /// The backend has chosen it, and not a client for its first packets, as anybody can.
+    is_backends: bool,
+}
+
 /// Routes the datagrams of clients. Not shared between threads.
 #[derive(Debug)]
 pub struct Router {
     plan: Arc<Plan>,
     limits: RouterLimits,
     by_handshake: LruMap<(Tuple, ConnectionId), BackendId>,
-    by_cid: LruMap<ConnectionId, BackendId>,
+    by_cid: LruMap<ConnectionId, KnownCid>,
     by_tuple: LruMap<Tuple, BackendId>,
-    /// Lengths that connection IDs in `by_cid` have had, as bits: a short header does not
-    /// contain its length.
+    /// Lengths that backends' connection IDs in `by_cid` have had, as bits: a short header does
+    /// not contain its length.
     cid_lengths: u32,
     new_connections: NewConnectionLimit,
     hasher: FixedState,
@@ -156,7 +164,7 @@ impl Router {
             return Err(DropReason::SmallInitial);
         }
         if let Some((backend, len)) = self.plan.decode(header.dcid())
-            && self.plan.serves_connections(backend)
+            && self.may_name(now, from, &header, backend)
         {
             return Ok(route(backend, RouteStep::ServerId, &header, Some(len)));
         }
@@ -164,6 +172,31 @@ impl Router {
             return Ok(known);
         }
         self.assign(now, from, &header)
+    }
+
+    /// Returns whether a connection ID that names `backend` is followed. The one of a new connection is
+    /// random and names a backend by chance, so that a draining one gets Initial packets of
+    /// handshakes only that are known to be with it.
+    fn may_name(
+        &mut self,
+        now: Duration,
+        from: Tuple,
+        header: &Header<'_>,
+        backend: BackendId,
+    ) -> bool {
+        let state = self.plan.backend(backend).map(|backend| backend.state);
+        match (header.form(), state) {
+            (_, None | Some(BackendState::Down)) => false,
+            (HeaderForm::Initial, Some(BackendState::Draining)) => {
+                let Header::Long { scid, .. } = *header else {
+                    return false;
+                };
+                let key = ConnectionId::new(scid).map(|scid| (from, scid));
+                let known = key.and_then(|key| self.by_handshake.get(now, &key));
+                known.is_some_and(|known| *known == backend)
+            }
+            (_, Some(BackendState::Active | BackendState::Draining)) => true,
+        }
     }
 
     /// Looks the datagram up in the tables.
@@ -184,8 +217,8 @@ impl Router {
                     return Some(route(backend, RouteStep::Handshake, header, None));
                 }
                 let dcid = ConnectionId::new(dcid).filter(|dcid| !dcid.is_empty());
-                let known = dcid.and_then(|dcid| self.by_cid.get(now, &dcid).copied());
-                if let Some(backend) = known.filter(serves) {
+                let known = dcid.and_then(|dcid| self.by_cid.get(now, &dcid));
+                if let Some(backend) = known.map(|known| known.backend).filter(serves) {
                     return Some(route(backend, RouteStep::ConnectionId, header, None));
                 }
             }
@@ -193,8 +226,10 @@ impl Router {
                 let lengths = (1..=MAX_CID).filter(|len| self.cid_lengths >> len & 1 == 1);
                 for len in lengths {
                     let cid = rest.get(..len).and_then(ConnectionId::new);
-                    let known = cid.and_then(|cid| self.by_cid.get(now, &cid).copied());
-                    if let Some(backend) = known.filter(serves) {
+                    // Short headers have connection IDs that backends chose (RFC 9000 §7.2).
+                    let known = cid.and_then(|cid| self.by_cid.get(now, &cid));
+                    let known = known.filter(|known| known.is_backends);
+                    if let Some(backend) = known.map(|known| known.backend).filter(serves) {
                         let step = RouteStep::ConnectionId;
                         return Some(route(backend, step, header, Some(len)));
                     }
@@ -232,12 +267,22 @@ impl Router {
         }
         let backend = self.preferred(from).ok_or(DropReason::NoBackend)?;
         self.expire(now);
-        self.by_tuple.insert(now, from, backend);
+        // Anybody can send an Initial packet with a client's address. It does not change where the
+        // client's other connections are, whose backend is draining.
+        let former = self.by_tuple.peek(&from);
+        if !former.is_some_and(|former| self.plan.serves_connections(*former)) {
+            self.by_tuple.insert(now, from, backend);
+        }
         if let Header::Long { dcid, scid, .. } = *header {
             if let Some(scid) = ConnectionId::new(scid) {
                 self.by_handshake.insert(now, (from, scid), backend);
             }
-            self.remember_cid(now, dcid, backend);
+            let is_backends = false;
+            let known = KnownCid {
+                backend,
+                is_backends,
+            };
+            self.remember_cid(now, dcid, known);
         }
         Ok(route(backend, RouteStep::Assigned, header, None))
     }
@@ -261,14 +306,28 @@ impl Router {
             return false;
         }
         self.expire(now);
-        self.remember_cid(now, scid, backend);
+        let is_backends = true;
+        let known = KnownCid {
+            backend,
+            is_backends,
+        };
+        self.remember_cid(now, scid, known);
         true
     }
 
-    fn remember_cid(&mut self, now: Duration, cid: &[u8], backend: BackendId) {
-        if let Some(cid) = ConnectionId::new(cid).filter(|cid| !cid.is_empty()) {
-            self.cid_lengths |= 1 << cid.len();
-            self.by_cid.insert(now, cid, backend);
+    fn remember_cid(&mut self, now: Duration, cid: &[u8], known: KnownCid) {
+        let Some(cid) = ConnectionId::new(cid).filter(|cid| !cid.is_empty()) else {
+            return;
+        };
+        // One backend cannot take connections from another.
+        let is_taken = self.by_cid.peek(&cid).is_some_and(|former| {
+            former.is_backends
+                && former.backend != known.backend
+                && self.plan.serves_connections(former.backend)
+        });
+        if !is_taken {
+            self.cid_lengths |= u32::from(known.is_backends) << cid.len();
+            self.by_cid.insert(now, cid, known);
         }
     }
 

@@ -176,6 +176,87 @@ fn draining_backend_keeps_connections_and_gets_no_new_ones() {
     }
 }
 
+/// One in 2,048 new connections has a connection ID that names a backend with a server ID of one byte.
+#[test]
+fn new_connection_that_names_a_draining_backend_by_chance_goes_elsewhere() {
+    let mut router = router(2);
+    let backend = BackendId(1);
+    let cid = server_cid(backend, 1);
+    let under_way = initial(&CLIENT, &[5; 8]);
+    let port = (1..).find(|&port| {
+        let routed = router.route(NOW, tuple(port), &under_way).unwrap();
+        routed.backend == backend
+    });
+    set_state(&mut router, backend, BackendState::Draining);
+    for scid in [&[6; 8][..], &[]] {
+        let by_chance = router.route(NOW, tuple(900), &initial(&cid, scid)).unwrap();
+        assert_ne!(by_chance.backend, backend);
+    }
+    // The second Initial of a handshake has the server's connection ID.
+    let second = initial(&cid, &[5; 8]);
+    let routed = router.route(NOW, tuple(port.unwrap()), &second).unwrap();
+    assert_eq!(
+        (routed.backend, routed.step),
+        (backend, RouteStep::ServerId)
+    );
+}
+
+/// Clients of servers without server IDs are followed by their address alone, once their connection
+/// IDs have changed.
+#[test]
+fn forged_initial_does_not_move_connections_of_a_draining_backend() {
+    let mut router = router(2);
+    let first = initial(&CLIENT, &[5; 8]);
+    let backend = router.route(NOW, tuple(1), &first).unwrap().backend;
+    set_state(&mut router, backend, BackendState::Draining);
+    let forged = router.route(NOW, tuple(1), &initial(&[0xe9; 8], &[6; 8]));
+    assert_ne!(forged.unwrap().backend, backend);
+    let rotated = router.route(NOW, tuple(1), &short(&[0xe5; 8])).unwrap();
+    assert_eq!(
+        (rotated.backend, rotated.step),
+        (backend, RouteStep::Addresses)
+    );
+    set_state(&mut router, backend, BackendState::Down);
+    let lost = router.route(NOW, tuple(1), &short(&[0xe5; 8])).unwrap();
+    assert_ne!(lost.backend, backend);
+}
+
+/// A connection ID without a server ID that somebody has seen, of a connection that moved to it
+/// without the balancer seeing that.
+#[test]
+fn forged_initial_does_not_claim_the_connection_id_of_another_client() {
+    let mut router = router(30);
+    let backend = router
+        .route(NOW, tuple(1), &initial(&CLIENT, &[5; 8]))
+        .unwrap()
+        .backend;
+    let seen = [0xe9; 8];
+    for port in 2..40 {
+        let forged = initial(&seen, &[port as u8; 8]);
+        router.route(NOW, tuple(port), &forged).unwrap();
+    }
+    let routed = router.route(NOW, tuple(1), &short(&seen)).unwrap();
+    assert_eq!(
+        (routed.backend, routed.step),
+        (backend, RouteStep::Addresses)
+    );
+}
+
+#[test]
+fn backend_does_not_take_the_connection_id_of_another_one() {
+    let mut router = router(3);
+    let cid = [0xe9; 8];
+    let answer = long(2, &[5; 8], &cid, 0);
+    assert!(router.learn(NOW, BackendId(2), &answer));
+    assert!(router.learn(NOW, BackendId(3), &answer));
+    let owner = |router: &mut Router| router.route(NOW, tuple(1), &short(&cid)).unwrap().backend;
+    assert_eq!(owner(&mut router), BackendId(2));
+    // One that is not there any more has no connections.
+    set_state(&mut router, BackendId(2), BackendState::Down);
+    assert!(router.learn(NOW, BackendId(3), &answer));
+    assert_eq!(owner(&mut router), BackendId(3));
+}
+
 #[test]
 fn connections_of_down_backend_go_to_others() {
     let mut router = router(2);

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use super::fleet::{Relay, Rotation, quic_lb, write};
+use super::fleet::{Relay, Rotation, write};
 use super::quinn::Quinn;
 use super::world::World;
 use super::*;
@@ -195,6 +195,14 @@ fn transparent_downloads_from_quinn_survive_everything_but_the_death_of_their_se
     }
 }
 
+/// Each server's replies go to the shard that has their client.
+#[test]
+fn transparent_downloads_by_two_shards_survive_everything_but_the_death_of_their_server() {
+    if let Some(world) = World::transparent() {
+        run(&world.with_shards(2));
+    }
+}
+
 /// In network namespaces, with the clients' addresses kept.
 #[test]
 fn transparent_downloads_survive_everything_but_the_death_of_their_server() {
@@ -208,49 +216,4 @@ fn transparent_downloads_over_ipv6_survive_everything_but_the_death_of_their_ser
     if let Some(world) = World::transparent_v6() {
         run(&world);
     }
-}
-
-#[test]
-fn transparent_balancer_keeps_the_port_of_a_client() {
-    if let Some(world) = World::transparent() {
-        keep_the_port_of_a_client(&world);
-    }
-}
-
-#[test]
-fn transparent_balancer_keeps_the_port_of_an_ipv6_client() {
-    if let Some(world) = World::transparent_v6() {
-        keep_the_port_of_a_client(&world);
-    }
-}
-
-/// A server sees the client's own address and port, and answers to it; the balancer ends its
-/// sockets with the flows.
-fn keep_the_port_of_a_client(world: &World) {
-    let (dir, content) = (TempDir::new(), content());
-    write(&dir, "serve.toml", &quic_lb(Rotation::Announced));
-    let sites = [world.site(&dir, content.path(), 1)];
-    let text = world.balancer_file(&sites, Rotation::Announced);
-    write(
-        &dir,
-        "balance.toml",
-        &format!("{text}[limits]\nidle_seconds = 1\n"),
-    );
-    let file = dir.text("balance.toml");
-    let balance = world.balance(&dir, &["--config", &file]);
-    let relay = world.run_clients(|| Relay::start(&balance.address, &[]));
-    world.run_clients(|| {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        let runtime = runtime.enable_all().build().unwrap();
-        runtime.block_on(async {
-            let client = client();
-            let (_, _, body) = get(&client, &format!("{}/large", relay.url), &[]).await;
-            assert!(body == pattern(LARGE), "{} bytes", body.len());
-        });
-    });
-    let remote = sites[0].logged()["remote"].as_str().unwrap().to_owned();
-    assert!(remote.contains(world.seen_client()), "{remote}");
-    // The service's socket stays.
-    balance.wait_for(|status| status["flows"] == 0 && status["sockets"] == 1);
-    balance.stop();
 }

@@ -8,6 +8,7 @@ pub(crate) mod fleet;
 mod hostile;
 mod quinn;
 mod sampling;
+mod transparent;
 mod world;
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Where clients, balancer and servers are: on loopback, or each in a network namespace, with the
 //! routes that transparent mode needs.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use super::fleet::{Balance, Rotation, balancer_file_of, quic_lb, site_at};
@@ -50,6 +50,8 @@ pub(super) struct World {
     spaces: Option<Spaces>,
     /// `None` = the servers are `clearway serve`.
     quinn: Option<Quinn>,
+    /// Of the balancer.
+    shards: usize,
 }
 
 impl World {
@@ -57,6 +59,7 @@ impl World {
         Self {
             spaces: None,
             quinn: None,
+            shards: 1,
         }
     }
 
@@ -66,6 +69,15 @@ impl World {
             quinn: Some(quinn),
             ..self
         }
+    }
+
+    /// With a balancer of several shards.
+    pub(super) fn with_shards(self, shards: usize) -> Self {
+        Self { shards, ..self }
+    }
+
+    pub(super) fn shards(&self) -> usize {
+        self.shards
     }
 
     /// With a balancer that keeps clients' addresses. `None`, with a word, where namespaces cannot
@@ -90,15 +102,18 @@ impl World {
         Some(Self {
             spaces: Some(spaces),
             quinn: None,
+            shards: 1,
         })
     }
 
     pub(super) fn balance(&self, dir: &TempDir, options: &[&str]) -> Balance {
+        let shards = self.shards.to_string();
+        let options = &[options, &["--shards", &shards]].concat();
         match &self.spaces {
             None => Balance::start(dir, "127.0.0.1:0", options),
             Some(spaces) => spaces.balancer.run(|| {
                 let listen = with_port(spaces.addresses.service, 0);
-                Balance::start(dir, &listen, &[options, &["--transparent"]].concat())
+                Balance::start(dir, &listen, &[&options[..], &["--transparent"]].concat())
             }),
         }
     }
@@ -166,7 +181,32 @@ impl World {
         }
     }
 
-    fn server_ip(&self) -> &'static str {
+    /// Runs something in the balancer's place.
+    pub(super) fn run_balancer<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        match &self.spaces {
+            None => what(),
+            Some(spaces) => spaces.balancer.run(what),
+        }
+    }
+
+    /// Runs something in the servers' place.
+    pub(super) fn run_servers<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        match &self.spaces {
+            None => what(),
+            Some(spaces) => spaces.servers.run(what),
+        }
+    }
+
+    /// The address that clients send to.
+    pub(super) fn service_ip(&self) -> IpAddr {
+        let address = match &self.spaces {
+            None => "127.0.0.1",
+            Some(spaces) => spaces.addresses.service,
+        };
+        address.parse().unwrap()
+    }
+
+    pub(super) fn server_ip(&self) -> &'static str {
         match &self.spaces {
             None => "127.0.0.1",
             Some(spaces) => spaces.addresses.servers,
