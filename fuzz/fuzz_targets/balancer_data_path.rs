@@ -178,7 +178,7 @@ fuzz_target!(|input: Input| {
                 }
                 let from = (client(port), Some(service));
                 let stride = usize::from(stride % 1_300);
-                for sent in path.from_client(now, from, &train, stride) {
+                for sent in path.client_sends(now, from, &train, stride) {
                     let state = states[usize::from(sent.backend.0)];
                     assert!(state.is_some_and(BackendState::serves_connections));
                     let key = (sent.backend, sent.socket, sent.source);
@@ -214,7 +214,7 @@ fuzz_target!(|input: Input| {
                 let train = bytes(train, encrypted);
                 let stride = usize::from(stride % 1_300);
                 let from = (address(server), local);
-                let got = path.from_backend(now, from, socket, &train, stride);
+                let got = path.backend_sends(now, from, socket, &train, stride);
                 if let Some(got) = got {
                     let owner = owners.get(&(BackendId(server), socket, local));
                     if !input.transparent {
@@ -225,7 +225,7 @@ fuzz_target!(|input: Input| {
             Event::Stranger { socket, bytes } => {
                 let from = SocketAddr::from(([203, 0, 113, 1], 443));
                 let got =
-                    path.from_backend(now, (from, Some(service)), socket.into(), &bytes, 1_200);
+                    path.backend_sends(now, (from, Some(service)), socket.into(), &bytes, 1_200);
                 assert_eq!(got, None);
             }
             Event::State { server, state } => {

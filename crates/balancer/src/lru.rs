@@ -137,7 +137,7 @@ impl<K: Copy + Eq + Hash, V> LruMap<K, V> {
     }
 
     /// Returns keys and when they were last used, that unused for longest first.
-    pub(crate) fn from_oldest(&self) -> impl Iterator<Item = (&K, Duration)> {
+    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = (&K, Duration)> {
         let at = |index: Index| self.entries.get(index as usize);
         let entries = std::iter::successors(at(self.oldest), move |entry| at(entry.newer));
         entries.map(|entry| (&entry.key, entry.used))

@@ -51,7 +51,7 @@ impl DataPath {
     }
 
     /// A message arrives at the service socket: a datagram, or datagrams of `stride` bytes.
-    pub fn from_client<'a>(
+    pub fn client_sends<'a>(
         &mut self,
         now: Duration,
         (client, service): (SocketAddr, Option<IpAddr>),
@@ -75,7 +75,7 @@ impl DataPath {
     }
 
     /// A message arrives at an upstream socket. Returns the client that it goes to.
-    pub fn from_backend(
+    pub fn backend_sends(
         &mut self,
         now: Duration,
         (from, to): (SocketAddr, Option<IpAddr>),

@@ -278,7 +278,7 @@ impl Flows {
     /// there was one among the first.
     fn evict(&mut self, now: Duration, is_wanted: impl Fn(&FlowKey) -> bool) -> bool {
         let unused = |flows: &LruMap<FlowKey, FlowState>| {
-            let first = flows.from_oldest().take(EVICTION_SCAN);
+            let first = flows.oldest_first().take(EVICTION_SCAN);
             let mut old = first.take_while(|(_, used)| used.saturating_add(EVICTABLE) <= now);
             old.find(|(key, _)| is_wanted(key)).map(|(key, _)| *key)
         };
