@@ -153,7 +153,10 @@ mod tests {
         for _ in 0..70_000_u32 {
             registry.configure(vec![stays.clone()], Vec::new());
             let comes = [2, 3].map(|port| backend(port, BackendState::Active));
-            registry.configure([&[stays.clone()], &comes[..]].concat(), Vec::new());
+            registry.configure(
+                [std::slice::from_ref(&stays), &comes[..]].concat(),
+                Vec::new(),
+            );
         }
         let ids: HashSet<BackendId> = registry.addresses().iter().map(|(id, _)| *id).collect();
         assert_eq!(ids.len(), 3);

@@ -223,8 +223,8 @@ fn what_arrives_at_another_shard_is_counted_once() {
         });
         let strays = Some(strays);
         shards.push(Engine {
-            strays,
             flows,
+            strays,
             ..engine()
         });
     }
