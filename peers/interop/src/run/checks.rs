@@ -226,21 +226,27 @@ pub(crate) fn ecn(recording: &Recording) -> Result<(), String> {
     Ok(())
 }
 
+/// Data of a PATH_CHALLENGE or PATH_RESPONSE, and who sent it.
+type Challenge = (Sender, [u8; 8]);
+
+/// Paths in the order in which they were first used.
+type Paths = Vec<(NetworkPath, PathRecord)>;
+
 /// What happened on a path.
 #[derive(Default)]
 struct PathRecord {
     /// Whether the first packet of each end on it has a PATH_CHALLENGE: client, server.
     begins_with_challenge: BTreeMap<Sender, bool>,
     /// PATH_CHALLENGEs by their sender.
-    challenges: BTreeSet<(Sender, [u8; 8])>,
+    challenges: BTreeSet<Challenge>,
     /// Destination connection IDs of the client's packets.
     client_dcids: BTreeSet<Vec<u8>>,
 }
 
 /// The paths of the first connection, in the order in which they were first used, and all
 /// PATH_RESPONSEs by their sender.
-fn paths(decrypted: &Decrypted) -> (Vec<(NetworkPath, PathRecord)>, BTreeSet<(Sender, [u8; 8])>) {
-    let mut paths: Vec<(NetworkPath, PathRecord)> = Vec::new();
+fn paths(decrypted: &Decrypted) -> (Paths, BTreeSet<Challenge>) {
+    let mut paths = Paths::new();
     let mut responses = BTreeSet::new();
     for sent in decrypted.packets.iter().filter(|it| it.connection == 0) {
         let at = paths.iter().position(|(path, _)| *path == sent.path);
