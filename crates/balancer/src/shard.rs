@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use crate::control::Control;
 use crate::engine::Engine;
 use crate::flows::Flows;
-use crate::gather::Gathering;
+use crate::gather::{Gathering, WAIT};
 use crate::orphans::Orphans;
 use crate::ports::{Opener, Ports};
 use crate::queue::Queue;
@@ -166,9 +166,9 @@ impl Shard {
             }
             let messages = std::mem::take(&mut self.messages);
             if let Some(gathering) = &mut self.gathering
-                && let Some(wait) = gathering.wait(now, messages)
+                && gathering.is_worthwhile(now, messages)
             {
-                std::thread::sleep(wait);
+                std::thread::sleep(WAIT);
             }
         }
         self.publish();
