@@ -26,8 +26,10 @@ struct Fake(BTreeMap<Place, Vec<u8>>);
 impl Fake {
     fn new(places: Vec<(u8, Vec<u8>)>) -> Self {
         let place = |number: u8| Place::ALL[usize::from(number) % Place::ALL.len()];
-        let mut places: BTreeMap<Place, Vec<u8>> =
-            places.into_iter().map(|(number, bytes)| (place(number), bytes)).collect();
+        let mut places: BTreeMap<Place, Vec<u8>> = places
+            .into_iter()
+            .map(|(number, bytes)| (place(number), bytes))
+            .collect();
         places.entry(Place::Snmp).or_insert_with(|| SNMP.to_vec());
         Self(places)
     }
@@ -35,7 +37,10 @@ impl Fake {
 
 impl Source for Fake {
     fn read(&mut self, place: Place) -> io::Result<Vec<u8>> {
-        self.0.get(&place).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.0
+            .get(&place)
+            .cloned()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -47,7 +52,11 @@ fuzz_target!(|input: Input| {
         let _ = hops::PathReport::new(&samples, &hops::order(&samples, &[]));
     }
     let first = sample(&mut Fake::new(input.places), Duration::ZERO, Depth::Full);
-    let last = sample(&mut Fake::new(input.later), Duration::from_secs(1), Depth::Full);
+    let last = sample(
+        &mut Fake::new(input.later),
+        Duration::from_secs(1),
+        Depth::Full,
+    );
     let (Ok(first), Ok(last)) = (first, last) else {
         return;
     };
@@ -57,6 +66,9 @@ fuzz_target!(|input: Input| {
     };
     let diagnosis = Diagnosis::new(&recording, &Focus::default());
     let text = render::text::text(&diagnosis, false);
-    assert!(!text.contains('\u{1b}'), "text of the kernel's reaches the terminal as it is");
+    assert!(
+        !text.contains('\u{1b}'),
+        "text of the kernel's reaches the terminal as it is"
+    );
     let _ = render::html::html(&recording, &diagnosis);
 });

@@ -2,10 +2,10 @@
 #![no_main]
 
 use clearway_quic::Role;
-use clearway_quic::testing::{PeerLimits, RemoteCids, Streams};
 use clearway_quic::cid::{ConnectionId, NewCid};
 use clearway_quic::path::PathId;
 use clearway_quic::stream::Config;
+use clearway_quic::testing::{PeerLimits, RemoteCids, Streams};
 use clearway_quic::wire::{Frame, Frames, PacketKind, Writer};
 use libfuzzer_sys::fuzz_target;
 

@@ -16,7 +16,7 @@ fuzz_target!(|input: (
     Vec<u8>
 )| {
     let (id, server_len, nonce_len, key, server, nonce, random, bytes) = input;
-    let Ok(config) = Config::new(id % 8, server_len % 17, nonce_len % 20) else {
+    let Ok(config) = Config::new(id % 8, (server_len % 17).into(), (nonce_len % 20).into()) else {
         return;
     };
     let config = match key {

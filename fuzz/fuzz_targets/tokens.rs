@@ -31,7 +31,10 @@ fuzz_target!(|input: Input<'_>| {
         [192, 0, 2, 1].into()
     };
     let client = SocketAddr::new(ip, 4433);
-    assert!(KEY.open(input.raw, NOW, client, Version::V1).is_err(), "a forged token");
+    assert!(
+        KEY.open(input.raw, NOW, client, Version::V1).is_err(),
+        "a forged token"
+    );
 
     let mut rng = Rng::from_seed([3; 32]);
     let mut token = Vec::new();
@@ -54,12 +57,19 @@ fuzz_target!(|input: Input<'_>| {
         };
         KEY.seal_address(&content, &mut rng, &mut token);
     }
-    KEY.open(&token, NOW, client, Version::V1).expect("our own token");
+    KEY.open(&token, NOW, client, Version::V1)
+        .expect("our own token");
     let _ = KEY.open(&token, NOW + u64::from(input.later), client, Version::V1);
     let mut bent = token.clone();
     let at = usize::from(input.flip) / 8 % bent.len();
     bent[at] ^= 1 << (input.flip % 8);
-    assert!(KEY.open(&bent, NOW, client, Version::V1).is_err(), "a changed token");
+    assert!(
+        KEY.open(&bent, NOW, client, Version::V1).is_err(),
+        "a changed token"
+    );
     let cut = usize::from(input.cut) % token.len();
-    assert!(KEY.open(&token[..cut], NOW, client, Version::V1).is_err(), "a cut token");
+    assert!(
+        KEY.open(&token[..cut], NOW, client, Version::V1).is_err(),
+        "a cut token"
+    );
 });
