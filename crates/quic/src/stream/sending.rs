@@ -18,7 +18,7 @@ const BEYOND_CREDIT: u64 = 4 * MIN_STREAM_BUFFER;
 const MIN_STREAM_BUFFER_WITHOUT_CREDIT: u64 = MIN_STREAM_BUFFER / 4;
 
 /// What one sending half adds to the shared accounts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HalfAccounts {
     charge: u64,
     held: u64,
@@ -122,27 +122,21 @@ impl Sending {
 
     /// Frees unused memory of a stream's buffer.
     pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
+        let before = half.buffer.memory();
         half.buffer.release_memory();
-        self.count_memory(half);
+        self.memory.replace_part(before, half.buffer.memory());
     }
 
     /// Adds the accounts of a new stream.
-    pub(super) fn admit(&mut self, half: &mut SendHalf) {
-        self.count_memory(half);
-    }
-
-    /// Brings the account of memory up to date after that of `half` changed.
-    fn count_memory(&mut self, half: &mut SendHalf) {
-        let memory = half.buffer.memory();
-        self.memory.replace_part(half.accounts.memory, memory);
-        half.accounts.memory = memory;
+    pub(super) fn admit(&mut self, half: &SendHalf) {
+        self.memory.replace_part(0, half.buffer.memory());
     }
 
     /// Removes the accounts of a finished stream.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
         debug_assert_eq!(half.schedule_state, ScheduleState::default());
-        self.memory.replace_part(half.accounts.memory, 0);
+        self.memory.replace_part(half.buffer.memory(), 0);
     }
 
     /// Returns the remaining connection credit in bytes.
@@ -242,9 +236,14 @@ impl Sending {
 
     /// Brings accounts and turns up to date after `half` changed. Every change of a
     /// sending half ends here. `admitted`: the peer's stream limit allows the stream.
-    pub(super) fn settle(&mut self, id: StreamId, half: &mut SendHalf, admitted: bool) {
+    pub(super) fn settle(
+        &mut self,
+        id: StreamId,
+        half: &mut SendHalf,
+        before: HalfAccounts,
+        admitted: bool,
+    ) {
         let after = HalfAccounts::of(half);
-        let before = core::mem::replace(&mut half.accounts, after);
         if after != before {
             self.charged.replace_part(before.charge, after.charge);
             self.held.replace_part(before.held, after.held);

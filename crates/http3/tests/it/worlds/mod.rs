@@ -8,8 +8,6 @@ mod control;
 mod frames;
 mod messages;
 mod model;
-mod session_actions;
-mod sessions;
 
 use clearway_http3::Connection;
 

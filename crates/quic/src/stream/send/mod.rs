@@ -5,7 +5,6 @@ use bytes::Bytes;
 use super::ranges::Span;
 use super::schedule::Priority;
 use super::send_buffer::SendBuffer;
-use super::sending::HalfAccounts;
 use super::state::{SendState, SendTransition};
 
 /// Why a write was not accepted.
@@ -104,8 +103,6 @@ pub(super) struct SendHalf {
     pub(super) ticket: Option<u64>,
     /// Its state in the schedules.
     pub(super) schedule_state: ScheduleState,
-    /// What the connection's accounts contain of it.
-    pub(super) accounts: HalfAccounts,
 }
 
 impl SendHalf {
@@ -123,7 +120,6 @@ impl SendHalf {
             wants_write: false,
             ticket: None,
             schedule_state: ScheduleState::default(),
-            accounts: HalfAccounts::default(),
         }
     }
 
