@@ -1,12 +1,13 @@
 //! What the sending halves share: credit, buffer budget, schedule.
 
+use core::num::NonZeroU64;
 use std::collections::BTreeMap;
 
 use super::StreamId;
 use super::event::{Events, StreamEvent};
 use super::schedule::{Priority, Schedule};
 use super::send::{MIN_STREAM_BUFFER, ScheduleState, SendHalf, WriteBudget};
-use crate::count::{Count, RunningTotal};
+use crate::count::RunningTotal;
 use crate::memory;
 
 /// Bytes that may be buffered beyond the peer's MAX_DATA: about forty packets, so that data can be
@@ -17,11 +18,11 @@ const BEYOND_CREDIT: u64 = 4 * MIN_STREAM_BUFFER;
 /// buffering does not help then, and the peer may never raise the limit.
 const MIN_STREAM_BUFFER_WITHOUT_CREDIT: u64 = MIN_STREAM_BUFFER / 4;
 
-/// What one sending half adds to the shared accounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What one sending half adds to the shared accounts, apart from the bytes held, which are quickly
+/// found out. Kept in the half, because each packet changes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HalfAccounts {
     charge: u64,
-    held: u64,
     ready: u64,
     memory: usize,
 }
@@ -31,7 +32,6 @@ impl HalfAccounts {
     pub(super) fn of(half: &SendHalf) -> Self {
         Self {
             charge: half.charge(),
-            held: half.held(),
             ready: half.ready(),
             memory: half.buffer.memory(),
         }
@@ -70,8 +70,8 @@ pub(super) struct Sending {
     /// Memory of all send buffers, bytes.
     memory: usize,
     /// Streams whose write was blocked by a full budget, in order of arrival.
-    writers: BTreeMap<u64, StreamId>,
-    next_ticket: u64,
+    writers: BTreeMap<NonZeroU64, StreamId>,
+    next_ticket: NonZeroU64,
 }
 
 impl Sending {
@@ -92,7 +92,7 @@ impl Sending {
             ready: 0,
             memory: 0,
             writers: BTreeMap::new(),
-            next_ticket: 0,
+            next_ticket: NonZeroU64::MIN,
         }
     }
 
@@ -122,21 +122,27 @@ impl Sending {
 
     /// Frees unused memory of a stream's buffer.
     pub(super) fn release_memory(&mut self, half: &mut SendHalf) {
-        let before = half.buffer.memory();
         half.buffer.release_memory();
-        self.memory.replace_part(before, half.buffer.memory());
+        self.count_memory(half);
     }
 
     /// Adds the accounts of a new stream.
-    pub(super) fn admit(&mut self, half: &SendHalf) {
-        self.memory.replace_part(0, half.buffer.memory());
+    pub(super) fn admit(&mut self, half: &mut SendHalf) {
+        self.count_memory(half);
+    }
+
+    /// Brings the account of memory up to date after that of `half` changed.
+    fn count_memory(&mut self, half: &mut SendHalf) {
+        let memory = half.buffer.memory();
+        self.memory.replace_part(half.accounts.memory, memory);
+        half.accounts.memory = memory;
     }
 
     /// Removes the accounts of a finished stream.
     pub(super) fn forget(&mut self, half: &SendHalf) {
         debug_assert_eq!((half.charge(), half.held(), half.ready()), (0, 0, 0));
         debug_assert_eq!(half.schedule_state, ScheduleState::default());
-        self.memory.replace_part(half.buffer.memory(), 0);
+        self.memory.replace_part(half.accounts.memory, 0);
     }
 
     /// Returns the remaining connection credit in bytes.
@@ -235,18 +241,14 @@ impl Sending {
     }
 
     /// Brings accounts and turns up to date after `half` changed. Every change of a
-    /// sending half ends here. `admitted`: the peer's stream limit allows the stream.
-    pub(super) fn settle(
-        &mut self,
-        id: StreamId,
-        half: &mut SendHalf,
-        before: HalfAccounts,
-        admitted: bool,
-    ) {
+    /// sending half ends here. `held` is what it held before; `admitted`: the peer's stream limit
+    /// allows the stream.
+    pub(super) fn settle(&mut self, id: StreamId, half: &mut SendHalf, held: u64, admitted: bool) {
+        self.held.replace_part(held, half.held());
         let after = HalfAccounts::of(half);
+        let before = core::mem::replace(&mut half.accounts, after);
         if after != before {
             self.charged.replace_part(before.charge, after.charge);
-            self.held.replace_part(before.held, after.held);
             self.ready.replace_part(before.ready, after.ready);
             self.memory.replace_part(before.memory, after.memory);
         }
@@ -341,7 +343,7 @@ impl Sending {
         if half.ticket.is_none() && !self.write_budget().is_roomy() {
             half.ticket = Some(self.next_ticket);
             self.writers.insert(self.next_ticket, id);
-            self.next_ticket.count_one();
+            self.next_ticket = self.next_ticket.saturating_add(1);
         }
     }
 
@@ -372,10 +374,10 @@ impl Sending {
         for half in halves {
             let HalfAccounts {
                 charge,
-                held,
                 ready,
                 memory: each,
             } = HalfAccounts::of(half);
+            let held = half.held();
             for (sum, part) in sums.iter_mut().zip([charge, held, ready]) {
                 *sum = sum.saturating_add(part);
             }

@@ -13,7 +13,7 @@ use super::halves::{Halves, PendingControl, SparePairs, Stream};
 use super::per_direction::PerDirection;
 use super::recv::{BufferUsage, Received, RecvHalf};
 use super::send::SendHalf;
-use super::sending::{HalfAccounts, Sending};
+use super::sending::Sending;
 use super::window::Window;
 use super::{Config, Directionality, PeerLimits, StreamId};
 use crate::Role;
@@ -307,9 +307,9 @@ impl Streams {
         };
         let halves = if both {
             let window = window();
-            let pair = self.spares.take(max_data, window);
+            let mut pair = self.spares.take(max_data, window);
             // A list of blocks that is used again is allocated already.
-            self.sending.admit(&pair.0);
+            self.sending.admit(&mut pair.0);
             let none = BufferUsage::default();
             self.receive_usage = self.receive_usage.changed(none, pair.1.usage());
             Halves::Both(pair)
@@ -362,9 +362,9 @@ impl Streams {
         let known = self.limits_known();
         let Stream { halves, control } = self.streams.get_mut(&id)?;
         let half = halves.send_mut()?;
-        let before = HalfAccounts::of(half);
+        let held = half.held();
         let result = change(half);
-        self.sending.settle(id, half, before, admitted);
+        self.sending.settle(id, half, held, admitted);
         let blocked =
             known && half.schedule_state.stalled && half.blocked_at != Some(half.max_data());
         if blocked != control.blocked {

@@ -1,10 +1,13 @@
 //! The sending half of a stream (RFC 9000 §3.1).
 
+use core::num::NonZeroU64;
+
 use bytes::Bytes;
 
 use super::ranges::Span;
 use super::schedule::Priority;
 use super::send_buffer::SendBuffer;
+use super::sending::HalfAccounts;
 use super::state::{SendState, SendTransition};
 
 /// Why a write was not accepted.
@@ -91,18 +94,22 @@ pub(super) struct SendHalf {
     max_data: u64,
     /// The limit in the last STREAM_DATA_BLOCKED.
     pub(super) blocked_at: Option<u64>,
-    reset: Option<u64>,
+    /// The code of the reset, if `state` says that there was one.
+    reset: u64,
     /// Offset up to which data is delivered although the stream was reset.
     reliable: u64,
     /// Whether RESET_STREAM_AT is acknowledged.
     reset_acked: bool,
-    stopped: Option<u64>,
+    /// Whether the peer stopped it, with the code of the reset.
+    stopped: bool,
     /// Whether the last write returned `Blocked`.
     pub(super) wants_write: bool,
     /// Its position in the connection's queue of writers.
-    pub(super) ticket: Option<u64>,
+    pub(super) ticket: Option<NonZeroU64>,
     /// Its state in the schedules.
     pub(super) schedule_state: ScheduleState,
+    /// What the connection's accounts contain of it.
+    pub(super) accounts: HalfAccounts,
 }
 
 impl SendHalf {
@@ -113,13 +120,14 @@ impl SendHalf {
             priority: Priority::default(),
             max_data,
             blocked_at: None,
-            reset: None,
+            reset: 0,
             reliable: 0,
             reset_acked: false,
-            stopped: None,
+            stopped: false,
             wants_write: false,
             ticket: None,
             schedule_state: ScheduleState::default(),
+            accounts: HalfAccounts::default(),
         }
     }
 
@@ -146,7 +154,12 @@ impl SendHalf {
     }
 
     pub(super) const fn reset_code(&self) -> Option<u64> {
-        self.reset
+        match self.state {
+            SendState::ResetSent | SendState::ResetAcked => Some(self.reset),
+            SendState::Ready | SendState::Sending | SendState::DataSent | SendState::DataAcked => {
+                None
+            }
+        }
     }
 
     /// Raises the peer's limit. Returns false if it is not higher than before.
@@ -229,8 +242,8 @@ impl SendHalf {
 
     /// Checks that the application may write.
     pub(super) fn check_writable(&self) -> Result<(), WriteError> {
-        if let Some(code) = self.stopped {
-            return Err(WriteError::Stopped(code));
+        if self.stopped {
+            return Err(WriteError::Stopped(self.reset));
         }
         match self.state {
             SendState::Ready | SendState::Sending | SendState::DataSent => {
@@ -259,7 +272,7 @@ impl SendHalf {
             return false;
         }
         self.step(SendTransition::Reset);
-        self.reset = Some(code);
+        self.reset = code;
         self.wants_write = false;
         self.buffer.discard();
         true
@@ -274,7 +287,7 @@ impl SendHalf {
             return false;
         }
         self.step(SendTransition::Reset);
-        self.reset = Some(code);
+        self.reset = code;
         self.wants_write = false;
         if is_acked {
             self.buffer.discard();
@@ -314,7 +327,7 @@ impl SendHalf {
     pub(super) fn on_stop(&mut self, code: u64) -> bool {
         let active = self.reset(code);
         if active {
-            self.stopped = Some(code);
+            self.stopped = true;
         }
         active
     }
