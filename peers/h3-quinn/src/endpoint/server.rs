@@ -31,15 +31,16 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
         let environment = environment.clone();
         tokio::spawn(async move {
             let connecting = incoming.accept()?;
+            if is_http3 {
+                // h3 opens streams at once, and if the ClientHello is not complete by then, opening
+                // waits for a limit that quinn has, but does not tell of.
+                return http3::serve(environment, connecting.await?).await;
+            }
             let connection = match connecting.into_0rtt() {
                 Ok((connection, _)) => connection,
                 Err(connecting) => connecting.await?,
             };
-            if is_http3 {
-                http3::serve(environment, connection).await
-            } else {
-                serve_hq(environment, connection).await
-            }
+            serve_hq(environment, connection).await
         });
     }
     Ok(())
