@@ -50,15 +50,22 @@ const PATIENCE: Duration = Duration::from_millis(200);
 struct Case {
     name: &'static str,
     mode: Mode,
+    balancers: usize,
     shards: usize,
     train: usize,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     case("naive", Mode::Naive, 1, 1),
     case("batched", Mode::Batched, 1, 1),
     case("batched, trains", Mode::Batched, 1, TRAIN),
     case("batched, 2 shards", Mode::Batched, 2, 1),
+    // What two threads cost that share nothing but the machine.
+    Case {
+        name: "two balancers",
+        balancers: 2,
+        ..case("", Mode::Batched, 1, 1)
+    },
     case("decoupled", Mode::Decoupled, 1, 1),
 ];
 
@@ -66,6 +73,7 @@ const fn case(name: &'static str, mode: Mode, shards: usize, train: usize) -> Ca
     Case {
         name,
         mode,
+        balancers: 1,
         shards,
         train,
     }
@@ -116,7 +124,7 @@ struct Cost {
 }
 
 fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
-    let window = window * case.shards as u64;
+    let window = window * (case.shards * case.balancers) as u64;
     let options = Options::default();
     let bind = |_| Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let sinks: Vec<Socket> = (0..SERVERS).map(bind).collect();
@@ -134,9 +142,13 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
     settings.quic_lb = vec![encoding.clone()];
     settings.health = None;
     (settings.mode, settings.shards) = (case.mode, case.shards);
-    let sources: Source = "127.1.0.0/24".parse().unwrap();
-    settings.sources = config::sources(&[sources]).unwrap();
-    let balancer = Balancer::start(&settings).unwrap();
+    let balancers: Vec<Balancer> = (0..case.balancers)
+        .map(|n| {
+            let sources: Source = format!("127.1.{n}.0/24").parse().unwrap();
+            settings.sources = config::sources(&[sources]).unwrap();
+            Balancer::start(&settings).unwrap()
+        })
+        .collect();
     let arrived = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let counting = {
@@ -154,12 +166,12 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
     let clients: Vec<Socket> = (0..CLIENTS)
         .map(|_| Socket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap())
         .collect();
-    let to = balancer.local_addr();
+    let to: Vec<_> = balancers.iter().map(Balancer::local_addr).collect();
     let (time_before, wakes_before) = used();
     let (mut sent, mut given_up) = (0, 0);
     while sent < datagrams {
-        for (client, train) in clients.iter().zip(&trains) {
-            let mut transmit = Transmit::new(to, train);
+        for ((client, train), to) in clients.iter().zip(&trains).zip(to.iter().cycle()) {
+            let mut transmit = Transmit::new(*to, train);
             transmit.segment_size = Some(SIZE);
             client.send(&mut transmit).unwrap();
             sent += case.train as u64;
@@ -178,11 +190,14 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
     }
     std::thread::sleep(PATIENCE);
     let (time, wakes) = used();
-    let status = balancer.stop().unwrap();
-    assert!(status.up.is_conserved());
+    let mut forwarded = 0.0;
+    for balancer in balancers {
+        let status = balancer.stop().unwrap();
+        assert!(status.up.is_conserved());
+        forwarded += status.up.forwarded as f64;
+    }
     stop.store(true, Relaxed);
     counting.join().unwrap();
-    let forwarded = status.up.forwarded as f64;
     Cost {
         nanos: (time - time_before) as f64 / forwarded,
         wakes: (wakes - wakes_before) as f64 / forwarded,

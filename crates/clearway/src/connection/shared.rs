@@ -378,7 +378,17 @@ impl ConnectionShared {
         result
     }
 
-    /// Does the same as soon as `act` returns a value; it is called again after each `signal`.
+    /// Calls `act` with HTTP/3's state, for calls that change nothing but what a handle keeps: nothing
+    /// has to be sent, and no task to be woken.
+    pub(crate) fn look_at_http<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>) -> R) -> R {
+        self.call(|state| match state.http_view() {
+            Some(mut view) => act(&mut view),
+            None => R::on_lost(no_http()),
+        })
+    }
+
+    /// Does what [`Self::http`] does as soon as `act` returns a value; it is called again after each
+    /// `signal`.
     pub(crate) fn http_when<T: OnLost>(
         &self,
         signal: Signal,

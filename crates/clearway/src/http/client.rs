@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response, StatusCode, Uri, request};
 use http_body::Body;
 use tokio::sync::oneshot;
-use tracing::Instrument as _;
 
 use super::ALPN;
 use super::body::{BodySender, Incoming};
@@ -181,8 +181,9 @@ impl Client {
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
         let span = spans::client_request(request.method(), request.uri());
-        let answered = self.request_in_span(request).instrument(span.clone());
-        let outcome = answered.await;
+        // Not `Instrument`, which would move the future, of some kilobytes.
+        let mut answered = pin!(self.request_in_span(request));
+        let outcome = poll_fn(|cx| span.in_scope(|| answered.as_mut().poll(cx))).await;
         spans::record_outcome(&span, &outcome);
         outcome
     }

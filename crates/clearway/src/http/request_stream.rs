@@ -27,7 +27,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         let id = self.id;
-        self.shared.http(|view| view.layer.forget(id));
+        self.shared.look_at_http(|view| view.layer.forget(id));
     }
 }
 
@@ -104,14 +104,11 @@ impl RequestStream {
         })
     }
 
-    /// Looks at the exchange or stores a waker; changes nothing that would have to be
-    /// sent. Returns `None` if the connection does not speak HTTP/3, a defect of ours.
-    pub(super) fn look<R>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> Option<R>
-    where
-        Option<R>: OnLost,
-    {
+    /// Looks at the exchange, stores a waker or takes what has arrived; changes nothing that would
+    /// have to be sent.
+    pub(super) fn look<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>, StreamId) -> R) -> R {
         let Inner { shared, id } = &*self.0;
-        shared.call(|state| state.http_view().map(|mut view| act(&mut view, *id)))
+        shared.look_at_http(|view| act(view, *id))
     }
 
     /// Waits for the next interim response, or the final one (client).
@@ -120,7 +117,7 @@ impl RequestStream {
     }
 
     fn poll_response(&self, cx: &Context<'_>) -> Poll<Result<ResponsePart, Error>> {
-        self.call(|view, id| {
+        self.look(|view, id| {
             let cause = view.cause();
             let Some(exchange) = view.layer.exchange_mut(id) else {
                 return Poll::Ready(Err(view.closed()));
@@ -206,8 +203,7 @@ impl RequestStream {
 
     /// Whether the peer has given up on the exchange.
     pub(super) fn is_cancelled(&self) -> bool {
-        let wanted = self.look(|view, id| view.check_wanted(id));
-        !matches!(wanted, Some(Ok(())))
+        self.look(|view, id| view.check_wanted(id)).is_err()
     }
 
     /// Waits until the peer gives up on the exchange.
@@ -218,8 +214,8 @@ impl RequestStream {
             Ok::<(), Error>(())
         });
         match wanted {
-            Some(Ok(())) => Poll::Pending,
-            Some(Err(_)) | None => Poll::Ready(()),
+            Ok(()) => Poll::Pending,
+            Err(_) => Poll::Ready(()),
         }
     }
 
@@ -232,9 +228,8 @@ impl RequestStream {
             Ok(())
         });
         match wanted {
-            Some(Ok(())) => Poll::Pending,
-            Some(Err(error)) => Poll::Ready(error),
-            None => Poll::Ready(Error::Unsendable(SendError::Unknown)),
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(error),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clearway_http3::{Code, Timeouts};
+use clearway_quic::Instant;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use tower_service::Service;
@@ -19,7 +20,7 @@ use super::body::Incoming;
 use super::error::BoxError;
 use super::requests::{ArrivedRequest, ArrivedRequests};
 use super::server_state::{ServerCounters, ServerState};
-use super::turns::{Account, InTurn};
+use super::turns::Account;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, ConnectionRef, Signal};
 use crate::endpoint::{Endpoint, EndpointBuilder};
@@ -127,7 +128,7 @@ impl Server {
                 Some(shard) => (shard.clone(), connection.shard_turns()),
                 None => (tokio::runtime::Handle::current(), &self.state.turns),
             };
-            let account = Account::new(turns.clone());
+            let account = Account::new(turns.clone(), runtime.metrics().num_workers());
             let state = self.state.clone();
             let serving = serve_connection(connection, service.clone(), state, account);
             runtime.spawn(serving);
@@ -259,7 +260,9 @@ async fn serve_connection<S, B>(
             };
             let Some(arrived) = arrived else { return };
             let more = arrived.more;
-            account.work(|| begin(&state, &connection, &service, &account, arrived));
+            account.work(|begun| {
+                begin(&state, &connection, &service, (&account, begun), arrived);
+            });
             if more {
                 requeue().await;
             }
@@ -291,19 +294,22 @@ async fn wind_up<S, B>(
         };
         let Some(arrived) = arrived else { return };
         let more = arrived.more;
-        account.work(|| begin(&state, &connection, &service, &account, arrived));
+        account.work(|begun| {
+            begin(&state, &connection, &service, (&account, begun), arrived);
+        });
         if more {
             requeue().await;
         }
     }
 }
 
-/// Answers each request in a task of its own, as far as there are places.
+/// Answers each request in a task of its own, as far as there are places. `begun` is when this work
+/// began.
 fn begin<S, B>(
     state: &Arc<ServerState>,
     connection: &Connection,
     service: &S,
-    account: &Arc<Account>,
+    (account, begun): (&Arc<Account>, Instant),
     arrived: ArrivedRequests,
 ) where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
@@ -316,6 +322,7 @@ fn begin<S, B>(
         requests, mut held, ..
     } = arrived;
     let parent = spans::parent(shared);
+    let mut starter = account.starter(begun);
     for request in requests {
         let Some(permit) = admit(state, &request, held) else {
             shared.http(|view| view.reject(request.id));
@@ -326,9 +333,7 @@ fn begin<S, B>(
         let task = RequestTask::new(shared, connection, request, permit);
         match catch(|| service.clone()) {
             Ok(service) => {
-                // In a box: the runtime moves a task several times while it makes it.
-                let answering = Box::pin(task.run(service, span.clone()).instrument(span));
-                tokio::spawn(InTurn::new(account.clone(), answering));
+                starter.start(task.run(service, span.clone()).instrument(span));
             }
             Err(panic) => {
                 tracing::error!(%panic, "the service could not be cloned");

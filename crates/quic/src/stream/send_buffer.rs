@@ -14,6 +14,10 @@ const BLOCK: usize = 64 << 10;
 /// than the copy.
 const COPY_UP_TO: usize = 4 << 10;
 
+/// Largest block that a finished buffer keeps for the next stream, bytes: a short message and its
+/// header.
+const KEPT_UP_TO: usize = 2 << 10;
+
 #[derive(Debug)]
 enum Storage {
     /// Copied data; grows while it is the last block.
@@ -49,6 +53,14 @@ impl Block {
     fn from(&self, offset: u64) -> &[u8] {
         let skip = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX);
         self.storage.bytes().get(skip..).unwrap_or_default()
+    }
+
+    /// Returns whether another stream can use its memory.
+    fn is_kept(&self) -> bool {
+        match &self.storage {
+            Storage::Gathered(bytes) => bytes.capacity() <= KEPT_UP_TO,
+            Storage::Shared(_) => false,
+        }
     }
 
     #[inline]
@@ -106,15 +118,25 @@ impl SendBuffer {
         }
     }
 
-    /// Resets the buffer for another stream, and keeps its list of blocks if that is short.
+    /// Resets the buffer for another stream, and keeps its list of blocks if that is short, with the
+    /// block that [`Self::free`] has left.
     pub(super) fn clear(&mut self) {
         let mut blocks = core::mem::take(&mut self.blocks);
-        blocks.clear();
-        if blocks.capacity() > memory::MAX_RETAINED_CAPACITY {
+        blocks.truncate(1);
+        if blocks.capacity() > memory::MAX_RETAINED_CAPACITY || !blocks.iter().all(Block::is_kept) {
             blocks = VecDeque::new();
+        }
+        let mut pinned = 0;
+        for Block { start, storage } in &mut blocks {
+            *start = 0;
+            pinned = storage.pinned();
+            if let Storage::Gathered(bytes) = storage {
+                bytes.clear();
+            }
         }
         *self = Self {
             blocks,
+            pinned,
             ..Self::new()
         };
     }
@@ -312,6 +334,10 @@ impl SendBuffer {
 
     /// Frees unused memory.
     pub(super) fn release_memory(&mut self) {
+        if self.is_all_acked() {
+            self.blocks = VecDeque::new();
+            self.pinned = 0;
+        }
         self.blocks.shrink_to_fit();
         self.acked.release_memory();
         self.lost.release_memory();
@@ -342,9 +368,12 @@ impl SendBuffer {
         self.pinned = 0;
     }
 
+    /// Drops the blocks that are acknowledged, but for a small last one of a finished stream, whose
+    /// memory the next stream uses.
     fn free(&mut self) {
         while let Some(block) = self.blocks.front() {
-            if block.end() > self.base {
+            let is_last = block.end() == self.end && self.is_all_acked();
+            if block.end() > self.base || is_last && block.is_kept() {
                 break;
             }
             self.pinned = self.pinned.saturating_sub(block.storage.pinned());
@@ -415,7 +444,37 @@ mod tests {
         assert!(buffer.is_all_acked());
         buffer.on_lost(0, 100, true);
         assert_eq!(buffer.next_free(), None);
+        buffer.release_memory();
         assert_eq!(buffer.pinned(), 0);
+    }
+
+    #[test]
+    fn memory_of_a_short_message_is_used_by_the_next_stream() {
+        let mut buffer = SendBuffer::new();
+        for len in [1_100, 900, 1_100, 2_000] {
+            buffer.write(&pattern(0, len));
+            let pinned = buffer.pinned();
+            assert!((len..=2_200).contains(&pinned), "{len}: {pinned}");
+            assert_eq!(copied(&buffer, 0, len), pattern(0, len));
+            buffer.finish();
+            buffer.on_sent(0, len as u64);
+            buffer.on_acked(0, len as u64, true);
+            buffer.clear();
+            assert_eq!((buffer.pinned(), buffer.end()), (pinned, 0));
+        }
+        // Neither what is large nor what is the application's.
+        for message in [
+            Bytes::from(pattern(0, 3_000)),
+            Bytes::from(pattern(0, 9_000)),
+        ] {
+            buffer.write_chunk(message.clone());
+            assert_eq!(copied(&buffer, 0, message.len()), message);
+            buffer.finish();
+            buffer.on_sent(0, message.len() as u64);
+            buffer.on_acked(0, message.len() as u64, true);
+            buffer.clear();
+            assert_eq!(buffer.pinned(), 0);
+        }
     }
 
     /// A peer that acknowledges every second packet, from the newest down as

@@ -97,32 +97,30 @@ impl TunnelDatagrams {
     #[must_use]
     pub fn max_size(&self) -> Option<usize> {
         let max = (self.stream).look(|view, id| Ok(view.layer.h3.max_datagram_size(view.quic, id)));
-        let max: Option<Result<Option<usize>, Error>> = max;
-        max?.ok()?
+        let max: Result<Option<usize>, Error> = max;
+        max.ok()?
     }
 
     /// Returns how many received datagrams were dropped because they were not read in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        let dropped: Option<Result<u64, Error>> = self.stream.look(|view, id| {
+        let dropped: Result<u64, Error> = self.stream.look(|view, id| {
             let queue = view.layer.exchange(id).and_then(|it| it.datagrams.as_ref());
             Ok(queue.map_or(0, |queue| queue.dropped()))
         });
-        dropped.and_then(Result::ok).unwrap_or(0)
+        dropped.unwrap_or(0)
     }
 
     pub(in crate::http) fn poll_recv(
         &self,
         cx: &Context<'_>,
     ) -> Poll<Result<Option<Bytes>, Error>> {
-        let received: Option<Result<Poll<Option<Bytes>>, Error>> = self
+        let received = self
             .stream
             .look(|view, id| view.poll_datagram(id, cx.waker()));
         match received {
-            Some(Ok(Poll::Ready(datagram))) => Poll::Ready(Ok(datagram)),
-            Some(Ok(Poll::Pending)) => Poll::Pending,
-            Some(Err(error)) => Poll::Ready(Err(error)),
-            None => Poll::Ready(Err(Error::Unsendable(SendError::Unknown))),
+            Ok(received) => received.map(Ok),
+            Err(error) => Poll::Ready(Err(error)),
         }
     }
 }

@@ -30,6 +30,7 @@ use std::time::Duration;
 use clearway_quic::Instant;
 use pin_project_lite::pin_project;
 
+use crate::panic::catch;
 use crate::shard::{Clock, MAX_OWED, QUANTUM_NANOS};
 
 /// Connections that are passed over, because they still owe, before the runtime gets to do
@@ -76,6 +77,8 @@ pub(super) struct Account {
     recent: AtomicU64,
     /// Whether it is in the queue, which it is as long as a task waits.
     queued: AtomicBool,
+    /// Whether the runtime has one thread.
+    has_one_thread: bool,
     waiting: Mutex<Waiting>,
 }
 
@@ -231,7 +234,8 @@ enum Next {
 }
 
 impl Account {
-    pub(super) fn new(turns: Arc<Turns>) -> Arc<Self> {
+    /// Creates the account of a connection whose tasks a runtime with so many threads polls.
+    pub(super) fn new(turns: Arc<Turns>, threads: usize) -> Arc<Self> {
         let round = turns.round.load(Ordering::Relaxed);
         let recent = Owed {
             nanos: NEW,
@@ -242,6 +246,7 @@ impl Account {
             recent: AtomicU64::new(recent.pack()),
             turns,
             queued: AtomicBool::new(false),
+            has_one_thread: threads == 1,
             waiting: Mutex::default(),
         })
     }
@@ -322,11 +327,11 @@ impl Account {
         poll_fn(|cx| self.poll_turn(&mut ticket, cx)).await;
     }
 
-    /// Does some work on the connection's account.
-    pub(super) fn work<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does some work on the connection's account, which learns when it began.
+    pub(super) fn work<T>(&self, work: impl FnOnce(Instant) -> T) -> T {
         let clock = &self.turns.clock;
         let begun = clock.now();
-        let result = work();
+        let result = work(begun);
         let ended = clock.now();
         self.charge(ended.saturating_since(begun), ended);
         // What waits behind it continues the turn.
@@ -334,6 +339,22 @@ impl Account {
             self.wake_one();
         }
         result
+    }
+
+    /// Whether the quantum is used, as of now, by what the connection owes and by work that began at
+    /// `begun`.
+    fn has_quantum_since(&self, begun: Instant) -> bool {
+        let used = self.turns.clock.now().saturating_since(begun).as_nanos();
+        u128::from(self.owed().nanos).saturating_add(used) < u128::from(QUANTUM_NANOS)
+    }
+
+    /// Begins tasks in the work that began at `begun`.
+    pub(super) fn starter<F>(self: &Arc<Self>, begun: Instant) -> Starter<'_, F> {
+        Starter {
+            account: self,
+            begun,
+            place: None,
+        }
     }
 
     /// Whether a task waits. If not, the connection leaves the queue.
@@ -397,6 +418,57 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Begins tasks of a connection in the work that began at `begun`.
+///
+/// On a runtime with one thread a task is polled at once, unless the connection has used its quantum:
+/// most tasks need no more, and no other one could run meanwhile. What has to wait is given to the
+/// runtime, which polls it when it is the connection's turn.
+#[derive(Debug)]
+pub(super) struct Starter<'a, F> {
+    account: &'a Arc<Account>,
+    begun: Instant,
+    /// The memory of a task that has ended, for the next one.
+    place: Option<Place<F>>,
+}
+
+/// A task in memory that another one can use after it.
+type Place<F> = Pin<Box<Option<F>>>;
+
+impl<F> Starter<'_, F>
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    pub(super) fn start(&mut self, task: F) {
+        let mut place = self.place.take().unwrap_or_else(|| Box::pin(None));
+        place.set(Some(task));
+        if self.account.has_one_thread && self.account.has_quantum_since(self.begun) {
+            // The runtime polls it again, with a waker of its own.
+            let cx = &mut Context::from_waker(Waker::noop());
+            match catch(|| poll_place(&mut place, cx)) {
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(())) => {
+                    place.set(None);
+                    self.place = Some(place);
+                    return;
+                }
+                Err(panic) => {
+                    tracing::error!(%panic, "answering a request failed");
+                    // The runtime would catch this one too.
+                    let _ = catch(|| drop(place));
+                    return;
+                }
+            }
+        }
+        let task = poll_fn(move |cx| poll_place(&mut place, cx));
+        tokio::spawn(InTurn::new(self.account.clone(), task));
+    }
+}
+
+fn poll_place<F: Future<Output = ()>>(place: &mut Place<F>, cx: &mut Context<'_>) -> Poll<()> {
+    let task = place.as_mut().as_pin_mut();
+    task.map_or(Poll::Ready(()), |task| task.poll(cx))
+}
+
 pin_project! {
     /// A task of a connection, polled when it is the connection's turn.
     pub(super) struct InTurn<F> {
@@ -423,7 +495,7 @@ impl<F: Future> Future for InTurn<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         ready!(this.account.poll_turn(this.ticket, cx));
-        this.account.work(|| this.task.poll(cx))
+        this.account.work(|_| this.task.poll(cx))
     }
 }
 

@@ -49,8 +49,8 @@ fn spawn(account: &Arc<Account>, tasks: usize, times: usize) -> Arc<AtomicUsize>
 fn single_request_does_not_wait_for_a_hundred_of_another_connection() {
     runtime().block_on(async {
         let turns = turns();
-        let crowd = spawn(&Account::new(turns.clone()), 100, 1_000);
-        let newcomer = Account::new(turns);
+        let crowd = spawn(&Account::new(turns.clone(), 1), 100, 1_000);
+        let newcomer = Account::new(turns, 1);
         let answered = tokio::spawn(InTurn::new(newcomer, async {}));
         answered.await.unwrap();
         let polls = crowd.load(Ordering::Relaxed);
@@ -62,9 +62,9 @@ fn single_request_does_not_wait_for_a_hundred_of_another_connection() {
 fn connections_get_equal_time_however_many_tasks_they_have() {
     runtime().block_on(async {
         let turns = turns();
-        let many = spawn(&Account::new(turns.clone()), 100, 1_000);
-        let few = spawn(&Account::new(turns.clone()), 2, 100_000);
-        let one = spawn(&Account::new(turns), 1, 100_000);
+        let many = spawn(&Account::new(turns.clone(), 1), 100, 1_000);
+        let few = spawn(&Account::new(turns.clone(), 1), 2, 100_000);
+        let one = spawn(&Account::new(turns, 1), 1, 100_000);
         for _ in 0..1_000_000 {
             if one.load(Ordering::Relaxed) >= 5_000 {
                 break;
@@ -92,7 +92,7 @@ fn every_task_ends_however_much_it_uses() {
             let turns = Turns::new(Clock::start());
             let mut tasks = tokio::task::JoinSet::new();
             for _ in 0..20 {
-                let account = Account::new(turns.clone());
+                let account = Account::new(turns.clone(), 1);
                 for _ in 0..20 {
                     let work = async {
                         for _ in 0..20 {
@@ -120,7 +120,7 @@ fn every_task_ends_however_much_it_uses() {
 #[test]
 fn tasks_do_not_wait_for_a_runtime_that_has_ended() {
     let turns = turns();
-    let account = Account::new(turns.clone());
+    let account = Account::new(turns.clone(), 1);
     let ended = runtime();
     // It ends with a task that gives out turns, and never will.
     ended.block_on(async {
@@ -147,7 +147,7 @@ fn tasks_do_not_wait_for_a_runtime_that_has_ended() {
 #[test]
 fn debt_is_paid_by_rounds_and_bounded() {
     let turns = turns();
-    let account = Account::new(turns.clone());
+    let account = Account::new(turns.clone(), 1);
     account.charge(POLL, Instant::ZERO);
     assert!(account.has_quantum());
     for _ in 0..100 {
@@ -167,7 +167,7 @@ fn debt_is_paid_by_rounds_and_bounded() {
 fn connection_that_has_used_little_lately_is_not_delayed() {
     let turns = turns();
     Clock::set_step(Duration::ZERO);
-    let account = Account::new(turns.clone());
+    let account = Account::new(turns.clone(), 1);
     let after = |epochs: u64| Instant::from_nanos(epochs << EPOCH_BITS);
     let use_quanta = |count, now| {
         for _ in 0..count {
@@ -186,4 +186,89 @@ fn connection_that_has_used_little_lately_is_not_delayed() {
     assert!(!account.may_go_on());
     Clock::set(after(5));
     assert!(account.may_go_on());
+}
+
+/// A task that waits `times` times, and counts how often it was polled and dropped.
+struct Counted {
+    times: usize,
+    polled: Arc<AtomicUsize>,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Future for Counted {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.polled.fetch_add(1, Ordering::Relaxed);
+        match self.times.checked_sub(1) {
+            Some(left) => {
+                self.times = left;
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn task_is_polled_at_once_on_a_runtime_with_one_thread_while_there_is_a_quantum() {
+    runtime().block_on(async {
+        let turns = turns();
+        Clock::set_step(Duration::ZERO);
+        // Threads, quanta owed, waits → polls at once, and in the end.
+        for (threads, owed, times, at_once, in_the_end) in [
+            (1, 0, 0, 1, 1),
+            (1, 0, 2, 1, 3),
+            (1, 1, 0, 0, 1),
+            (2, 0, 0, 0, 1),
+            (2, 0, 2, 0, 3),
+        ] {
+            let account = Account::new(turns.clone(), threads);
+            let time = Duration::from_nanos(u64::from(owed * QUANTUM_NANOS));
+            account.charge(time, Instant::ZERO);
+            let (polled, dropped) = (Arc::default(), Arc::default());
+            let task = Counted {
+                times,
+                polled: Arc::clone(&polled),
+                dropped: Arc::clone(&dropped),
+            };
+            account.starter(Instant::ZERO).start(task);
+            let counts = || [&polled, &dropped].map(|count| count.load(Ordering::Relaxed));
+            let is_over = usize::from(in_the_end == at_once);
+            assert_eq!(counts(), [at_once, is_over], "{threads} {owed} {times}");
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(counts(), [in_the_end, 1], "{threads} {owed} {times}");
+        }
+    });
+}
+
+#[test]
+fn task_that_panics_at_once_is_dropped_and_nothing_else() {
+    struct Panics(Counted);
+    impl Future for Panics {
+        type Output = ();
+        fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+            let _ = Pin::new(&mut self.0).poll(cx);
+            panic!("on purpose");
+        }
+    }
+    let account = Account::new(turns(), 1);
+    let (polled, dropped) = (Arc::default(), Arc::default());
+    let task = Counted {
+        times: 0,
+        polled: Arc::clone(&polled),
+        dropped: Arc::clone(&dropped),
+    };
+    account.starter(Instant::ZERO).start(Panics(task));
+    assert_eq!(polled.load(Ordering::Relaxed), 1);
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
 }

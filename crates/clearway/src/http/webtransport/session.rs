@@ -273,11 +273,8 @@ impl WebTransportSession {
     /// Returns why the session ended, if it has.
     fn end(&self) -> Option<SessionError> {
         let ended = self.0.stream.look(|view, id| Ok(end(view, id)));
-        let ended: Option<Result<Option<SessionError>, SessionError>> = ended;
-        match ended? {
-            Ok(end) => end,
-            Err(lost) => Some(lost),
-        }
+        let ended: Result<Option<SessionError>, SessionError> = ended;
+        ended.unwrap_or_else(Some)
     }
 
     async fn accept(&self, kind: Directionality) -> Result<IncomingStream, SessionError> {
