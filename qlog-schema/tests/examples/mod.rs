@@ -110,6 +110,7 @@ fn connection() -> Vec<EventData> {
             max_datagram_frame_size: Some(0),
             disable_active_migration: Some(true),
             grease_quic_bit: Some(false),
+            reset_stream_at: Some(true),
         };
         events.push(EventData::ParametersSet(Box::new(parameters)));
     }
@@ -390,6 +391,12 @@ fn data_frames() -> Vec<Frame> {
             stream,
             code: 1 << 61,
             final_size: offset,
+        },
+        Frame::ResetStreamAt {
+            stream,
+            code: 1 << 61,
+            final_size: offset,
+            reliable_size: 0,
         },
         Frame::StopSending {
             stream,

@@ -121,4 +121,6 @@ pub struct Parameters {
     pub disable_active_migration: Option<bool>,
     /// RFC 9287 §3.
     pub grease_quic_bit: Option<bool>,
+    /// draft-ietf-quic-reliable-stream-reset.
+    pub reset_stream_at: Option<bool>,
 }

@@ -36,6 +36,17 @@ pub enum Frame {
         /// Final size of the stream.
         final_size: u64,
     },
+    /// RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset).
+    ResetStreamAt {
+        /// Stream ID.
+        stream: u64,
+        /// Application error code.
+        code: u64,
+        /// Final size of the stream.
+        final_size: u64,
+        /// Bytes from the start of the stream that are delivered all the same.
+        reliable_size: u64,
+    },
     /// STOP_SENDING.
     StopSending {
         /// Stream ID.
@@ -177,6 +188,7 @@ impl Frame {
             Self::Ping => "ping",
             Self::Ack { .. } => "ack",
             Self::ResetStream { .. } => "reset_stream",
+            Self::ResetStreamAt { .. } => "reset_stream_at",
             Self::StopSending { .. } => "stop_sending",
             Self::Crypto { .. } => "crypto",
             Self::NewToken { .. } => "new_token",
@@ -207,6 +219,7 @@ impl Frame {
             Self::Padding { .. } | Self::Ack { .. } | Self::ConnectionClose { .. } => false,
             Self::Ping
             | Self::ResetStream { .. }
+            | Self::ResetStreamAt { .. }
             | Self::StopSending { .. }
             | Self::Crypto { .. }
             | Self::NewToken { .. }

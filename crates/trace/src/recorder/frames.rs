@@ -35,16 +35,21 @@ fn summary(frame: &wire::Frame<'_>, exponent: u8) -> Frame {
             id,
             code,
             final_size,
-        }
-        | wire::Frame::ResetStreamAt {
-            id,
-            code,
-            final_size,
-            ..
         } => Frame::ResetStream {
             stream: id.as_u64(),
             code,
             final_size,
+        },
+        wire::Frame::ResetStreamAt {
+            id,
+            code,
+            final_size,
+            reliable_size,
+        } => Frame::ResetStreamAt {
+            stream: id.as_u64(),
+            code,
+            final_size,
+            reliable_size,
         },
         wire::Frame::StopSending { id, code } => Frame::StopSending {
             stream: id.as_u64(),

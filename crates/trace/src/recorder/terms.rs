@@ -120,6 +120,7 @@ pub(crate) fn parameters(initiator: Initiator, from: &TransportParameters) -> Pa
         max_datagram_frame_size: Some(from.max_datagram_frame_size),
         disable_active_migration: Some(from.disable_active_migration),
         grease_quic_bit: Some(from.grease_quic_bit),
+        reset_stream_at: Some(from.reset_stream_at),
     }
 }
 

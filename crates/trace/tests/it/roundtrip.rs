@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use clearway_quic::stream::Directionality;
 use clearway_testing::{Setup, World, download, path};
-use clearway_trace::event::{Event, EventData, Role};
+use clearway_trace::event::{Event, EventData, Frame, Role};
 use clearway_trace::qlog::{Description, Dialect, Problems, Reader, Writer};
 use clearway_trace::{Recorder, Shared, Sink, Tee};
 
@@ -85,6 +86,57 @@ fn recorded_connection_round_trips_in_both_dialects() {
             assert_eq!(read, *written, "{name}");
         }
         assert_eq!(read.len(), expected.len(), "{name}");
+    }
+}
+
+/// All frames of sent or received packets in a trace.
+fn frames(events: &[Event]) -> Vec<Frame> {
+    let of = |event: &Event| match &event.data {
+        EventData::PacketSent(packet) | EventData::PacketReceived(packet) => {
+            packet.frames().to_vec()
+        }
+        _ => Vec::new(),
+    };
+    events.iter().flat_map(of).collect()
+}
+
+#[test]
+fn reset_at_an_offset_is_recorded_with_its_reliable_size() {
+    let mut world = World::new(Setup::new(), path("rate=20M delay=10ms", 4), 4);
+    world.handshake();
+    let description = Description::default();
+    let traces = [Dialect::Newest, Dialect::Qvis]
+        .map(|dialect| Shared::new(Writer::with_dialect(Vec::new(), &description, dialect)));
+    let [sender, receiver] = traces.clone();
+    let recorder = Box::new(Recorder::new(receiver));
+    world.server.connection().set_observer(recorder);
+    let client = world.client.connection();
+    client.set_observer(Box::new(Recorder::new(sender)));
+    let id = client.open(Directionality::Unidirectional).expect("credit");
+    assert_eq!(client.write(id, &[0; 3_000]), Ok(3_000));
+    world.run_for(Duration::from_secs(1));
+    // Everything has been sent, so that the final size is not the reliable size.
+    assert_eq!(world.client.connection().reset_at(id, 7, 2_000), Ok(()));
+    world.run_for(Duration::from_secs(1));
+    for trace in traces {
+        let text = trace.with(|writer| {
+            let other = Writer::new(Vec::new(), &description);
+            core::mem::replace(writer, other).finish()
+        });
+        let mut reader = Reader::new(&text[..]).expect("qlog");
+        let read: Vec<Event> = (&mut reader).map(|event| event.expect("memory")).collect();
+        assert_eq!(*reader.problems(), Problems::default());
+        let resets: Vec<Frame> = frames(&read)
+            .into_iter()
+            .filter(|frame| frame.name().starts_with("reset_stream"))
+            .collect();
+        let expected = Frame::ResetStreamAt {
+            stream: id.as_u64(),
+            code: 7,
+            final_size: 3_000,
+            reliable_size: 2_000,
+        };
+        assert_eq!(resets, [expected]);
     }
 }
 

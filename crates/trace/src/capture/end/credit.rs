@@ -17,6 +17,17 @@ struct SendStream {
     end: u64,
     limit: Option<u64>,
     finished: bool,
+    /// Where it ends, if it was reset at an offset.
+    reset_at: Option<u64>,
+}
+
+impl SendStream {
+    /// Nothing is sent beyond `last`. A repeated frame may only reduce it.
+    fn reset_at(&mut self, last: u64) {
+        let last = self.reset_at.map_or(last, |known| known.min(last));
+        self.reset_at = Some(last);
+        self.finished |= self.end >= last;
+    }
 }
 
 /// Flow control of what one end sends.
@@ -115,6 +126,15 @@ impl Credit {
                         it.finished = true;
                     }
                 }
+                Frame::ResetStreamAt {
+                    stream,
+                    reliable_size,
+                    ..
+                } => {
+                    if let Some(it) = self.streams.get_mut(&stream) {
+                        it.reset_at(reliable_size);
+                    }
+                }
                 Frame::DataBlocked { .. } => blocked = Some(Limit::ConnectionFlowControl),
                 Frame::StreamDataBlocked { .. } => {
                     blocked = blocked.or(Some(Limit::StreamFlowControl));
@@ -136,6 +156,7 @@ impl Credit {
         it.finished |= fin;
         let new = end.saturating_sub(it.end);
         it.end = it.end.max(end);
+        it.finished |= it.reset_at.is_some_and(|last| it.end >= last);
         self.sent = self.sent.saturating_add(new);
     }
 
@@ -181,5 +202,84 @@ impl Credit {
         }
         let full = last.limit.is_some_and(|limit| last.end >= limit);
         full.then_some(Limit::StreamFlowControl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::PacketType;
+
+    /// A client that has sent `sent` bytes of stream 0, which has credit for as many.
+    fn blocked_after(sent: u64) -> Credit {
+        let mut credit = Credit::new(Role::Client);
+        credit.on_parameters(&TransportParameters {
+            initial_max_data: 1 << 30,
+            initial_max_stream_data_bidi_remote: sent,
+            ..TransportParameters::default()
+        });
+        credit.on_sent(&packet(Frame::Stream {
+            stream: 0,
+            offset: 0,
+            len: sent,
+            fin: false,
+        }));
+        credit
+    }
+
+    fn packet(frame: Frame) -> Packet {
+        Packet {
+            frames: Some(vec![frame]),
+            ..Packet::new(PacketType::OneRtt, 1, 1_200)
+        }
+    }
+
+    fn reset_at(reliable_size: u64) -> Packet {
+        packet(Frame::ResetStreamAt {
+            stream: 0,
+            code: 7,
+            final_size: 9_000,
+            reliable_size,
+        })
+    }
+
+    #[test]
+    fn stream_reset_at_an_offset_waits_for_credit_up_to_that_offset() {
+        for (reliable, expected) in [
+            (0, None),
+            (1_000, None),
+            (1_001, Some(Limit::StreamFlowControl)),
+        ] {
+            let mut credit = blocked_after(1_000);
+            assert_eq!(credit.blocked(), Some(Limit::StreamFlowControl));
+            credit.on_sent(&reset_at(reliable));
+            assert_eq!(credit.blocked(), expected, "{reliable}");
+        }
+    }
+
+    #[test]
+    fn reduced_reliable_size_counts_and_a_larger_one_does_not() {
+        let mut credit = blocked_after(1_000);
+        credit.on_sent(&reset_at(2_000));
+        assert_eq!(credit.blocked(), Some(Limit::StreamFlowControl));
+        credit.on_sent(&reset_at(900));
+        credit.on_sent(&reset_at(2_000));
+        assert_eq!(credit.blocked(), None);
+    }
+
+    #[test]
+    fn data_up_to_the_reliable_size_ends_the_stream() {
+        let mut credit = blocked_after(1_000);
+        credit.on_sent(&reset_at(1_500));
+        let (stream, limit) = (0, 1_500);
+        credit.on_received(&Frame::MaxStreamData { stream, limit });
+        assert_eq!(credit.blocked(), None);
+        credit.on_sent(&packet(Frame::Stream {
+            stream,
+            offset: 1_000,
+            len: 500,
+            fin: false,
+        }));
+        assert_eq!(credit.blocked(), None, "nothing is left to send");
     }
 }

@@ -132,4 +132,7 @@ pub(super) fn parameters(json: &mut Json<'_>, it: &Parameters, dialect: Dialect)
     if let Some(grease) = it.grease_quic_bit {
         json.bool("grease_quic_bit", grease);
     }
+    if let Some(reliable) = it.reset_stream_at {
+        json.bool("reset_stream_at", reliable);
+    }
 }

@@ -52,6 +52,18 @@ pub(super) fn frame(json: &mut Json<'_>, frame: &Frame, dialect: Dialect) {
             json.u64("error_code", *code);
             json.u64("final_size", *final_size);
         }
+        Frame::ResetStreamAt {
+            stream,
+            code,
+            final_size,
+            reliable_size,
+        } => {
+            json.u64("stream_id", *stream);
+            json.text("error", "unknown");
+            json.u64("error_code", *code);
+            json.u64("final_size", *final_size);
+            json.u64("reliable_size", *reliable_size);
+        }
         Frame::StopSending { stream, code } => {
             json.u64("stream_id", *stream);
             json.text("error", "unknown");

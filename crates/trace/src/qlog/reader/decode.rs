@@ -283,6 +283,7 @@ fn parameters(it: Value<'_>) -> Parameters {
         max_datagram_frame_size: get("max_datagram_frame_size"),
         disable_active_migration: boolean(it, &["disable_active_migration"]),
         grease_quic_bit: boolean(it, &["grease_quic_bit"]),
+        reset_stream_at: boolean(it, &["reset_stream_at"]),
     }
 }
 

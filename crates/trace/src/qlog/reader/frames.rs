@@ -55,11 +55,7 @@ fn known(name: &str, value: Value<'_>) -> Option<Frame> {
         },
         "ping" => Frame::Ping,
         "ack" | "ack_ecn" | "ack_receive_timestamps" => ack(value)?,
-        "reset_stream" | "reset_stream_at" => Frame::ResetStream {
-            stream: stream()?,
-            code: code().unwrap_or(0),
-            final_size: u64_of(value, &["final_size"]).unwrap_or(0),
-        },
+        "reset_stream" | "reset_stream_at" => reset(name, value, stream()?, code().unwrap_or(0)),
         "stop_sending" => Frame::StopSending {
             stream: stream()?,
             code: code().unwrap_or(0),
@@ -126,6 +122,25 @@ fn known(name: &str, value: Value<'_>) -> Option<Frame> {
         "immediate_ack" => Frame::ImmediateAck,
         _ => return None,
     })
+}
+
+/// RESET_STREAM_AT, or RESET_STREAM: also where a stack calls it the other but gives no reliable
+/// size, because the two are equivalent at zero.
+fn reset(name: &str, value: Value<'_>, stream: u64, code: u64) -> Frame {
+    let final_size = u64_of(value, &["final_size"]).unwrap_or(0);
+    match u64_of(value, &["reliable_size"]) {
+        Some(reliable_size) if name == "reset_stream_at" => Frame::ResetStreamAt {
+            stream,
+            code,
+            final_size,
+            reliable_size,
+        },
+        Some(_) | None => Frame::ResetStream {
+            stream,
+            code,
+            final_size,
+        },
+    }
 }
 
 fn padding(value: Value<'_>) -> u64 {
@@ -213,6 +228,37 @@ mod tests {
                 let json = frame_json(&written, dialect);
                 assert_eq!(read(&json), written, "{json}");
             }
+        }
+    }
+
+    #[test]
+    fn reset_stream_at_keeps_its_reliable_size() {
+        let written = Frame::ResetStreamAt {
+            stream: 4,
+            code: 7,
+            final_size: 3_000,
+            reliable_size: 2_000,
+        };
+        for dialect in [Dialect::Newest, Dialect::Qvis] {
+            let json = frame_json(&written, dialect);
+            assert_eq!(json["frame_type"], "reset_stream_at");
+            assert_eq!(json["reliable_size"], 2_000);
+            assert_eq!(read(&json), written, "{json}");
+        }
+    }
+
+    #[test]
+    fn reset_without_reliable_size_is_reset_stream() {
+        let reset = Frame::ResetStream {
+            stream: 4,
+            code: 7,
+            final_size: 3_000,
+        };
+        for name in ["reset_stream", "reset_stream_at"] {
+            let json = serde_json::json!({
+                "frame_type": name, "stream_id": 4, "error_code": 7, "final_size": 3_000,
+            });
+            assert_eq!(read(&json), reset, "{json}");
         }
     }
 
