@@ -8,8 +8,8 @@
 #
 # Every setting is run RUNS times (20), in turns; a run that takes more than LIMIT seconds (10) is
 # cancelled. RELAY has options for the relay, by default 1 Gbit/s; SETTINGS names the senders. With
-# QLOG=1, FOLDER keeps quiche's qlog of the cancelled runs, and `clearway lab diagnose`
-# explains them.
+# QLOG=1, FOLDER keeps quiche's qlog of the cancelled runs, and `clearway diagnose` explains them;
+# with QLOG=all, of all runs.
 set -eu
 runs=${1:-20}
 folder=${2:-$(mktemp -d)}
@@ -19,6 +19,7 @@ bytes=${BYTES:-10000000}
 settings=${SETTINGS:-fix-off fix-on clearway}
 relay_options=${RELAY---rate 1G}
 traced=${QLOG:+--qlog}
+kept=${QLOG:-}
 here=$(cd "$(dirname "$0")" && pwd)
 programs=${CLEARWAY_PEERS:-$HOME/.cache/clearway/bin}
 ours=${CLEARWAY_RUST_PEERS:-$here/../target/release}
@@ -74,7 +75,7 @@ run() {
     kill "$server" "$relay"
     wait "$server" "$relay" 2> /dev/null || true
     children=
-    tail -n 1 "$folder/runs" | grep -q -- '-$' || rm -f "$place"/*.sqlog
+    [ "$kept" = all ] || tail -n 1 "$folder/runs" | grep -q -- '-$' || rm -f "$place"/*.sqlog
 }
 
 : > "$folder/runs"
@@ -96,5 +97,5 @@ done
 for log in "$folder"/*/*.sqlog; do
     [ -f "$log" ] || continue
     echo "$log:"
-    "$clearway" lab diagnose "$log" 2>&1 | tee "$log.diagnosis"
+    "$clearway" diagnose "$log" 2>&1 | tee "$log.diagnosis"
 done

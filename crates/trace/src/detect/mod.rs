@@ -9,7 +9,7 @@
 //! | detector | condition | needs |
 //! |---|---|---|
 //! | `floor_pinned` | window ≤ F + M for ≥ 20 S, data waiting, no loss or PTO, no CE at a queue | window, RTT |
-//! | `recovery_flap` | ≥ 8 recovery ↔ avoidance flips, median gap 0.5–1.6 S, no loss | congestion states, RTT |
+//! | `recovery_flap` | ≥ 8 recovery ↔ avoidance flips, the longer of two gaps 0.5–1.6 S in the median, no loss | congestion states, RTT |
 //! | `boundary_in_future` | the end of recovery lies beyond the packets sent so far | extra `boundary` and `next_index`, or `recovery_start` |
 //! | `false_idle` | curve moved by more than now − last ACK + 1 ms while data waited; or not moved over a pause; or restarted without a reduction | extra `epoch_shift` and `t`, ACK frames |
 //! | `multi_cut` | > 1 reduction with nothing sent and acknowledged between | ssthresh or `congestion_events`, ACK frames |
