@@ -18,7 +18,7 @@
 //! | `phase_stuck` | DOWN > its wait + 2 S, Drain > 4 rounds, UP > 20 flat rounds | BBR's states, RTT |
 //! | `bw_collapse` | `max_bw` < half or > twice the p90 delivery rate of 10 s | extra `max_bw`, delivery rate |
 //! | `startup_stuck` | > 30 rounds of slow start or Startup, data waiting | congestion states, RTT |
-//! | `pto_storm` | 3 PTOs in a row, or 3 in 10 S while ACKs arrive | timers or `pto_count` |
+//! | `pto_storm` | 3 PTOs in a row, or 3 in 10 S while ACKs arrive | timers or `pto_count`, or else frames, sizes and RTT |
 //! | `spurious_storm` | ≥ 20 % of losses later acknowledged, ≥ 5 in a second | losses, ACK frames |
 //! | `applimited_inflation` | window > 2 × largest flight since the last reduction | window, in flight |
 //! | `bif_desync` | reported bytes in flight ≠ the sum over packets | frames, sizes, in flight |
@@ -207,6 +207,11 @@ impl Detectors {
     #[must_use]
     pub fn so_far(&self) -> &[Finding] {
         &self.findings.0
+    }
+
+    /// Probe timeouts so far: as recorded, or as the packets sent show them.
+    pub(crate) const fn probe_timeouts(&self) -> u64 {
+        self.view.probe_timeouts
     }
 
     /// Ends the trace at `now` (nanoseconds of the trace); returns all findings in order of time.

@@ -101,6 +101,7 @@ impl PtoStorm {
 mod tests {
     use super::*;
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+    use crate::event::{EventData, Packet, PacketType};
 
     #[test]
     fn outage_is_reported_as_pto_storm() {
@@ -131,6 +132,56 @@ mod tests {
             script.metrics(|metrics| metrics.pto_count = Some(0));
         }
         assert!(script.finds(Detector::PtoStorm));
+    }
+
+    /// A sender that records neither timers nor their number, as aioquic.
+    fn silent_script() -> Script {
+        let mut script = Script::new("reno", 20);
+        script.metrics(|metrics| metrics.pto_count = None);
+        script
+    }
+
+    #[test]
+    fn outage_is_found_in_a_trace_without_timers() {
+        let mut script = silent_script();
+        script.send(10).wait(20).ack(0, 9).send(10);
+        for period in [60, 120, 240, 380] {
+            script.wait(period).send(2);
+        }
+        let findings = script.findings();
+        let storm = findings
+            .iter()
+            .find(|each| each.detector == Detector::PtoStorm)
+            .expect("found");
+        let count = ("probe timeouts".into(), "4".into());
+        assert!(storm.evidence.contains(&count), "{storm:?}");
+    }
+
+    #[test]
+    fn pauses_of_the_application_are_no_timeouts() {
+        let mut script = silent_script();
+        for _ in 0..10 {
+            let first = script.next;
+            script.send(10).wait(20).ack(first, first + 9).wait(500);
+        }
+        // Packets that were lost are not in flight: what comes next answers no timeout.
+        for _ in 0..10 {
+            let number = script.next;
+            script.send(1).wait(30).lose(number).wait(500);
+        }
+        assert!(!script.finds(Detector::PtoStorm));
+    }
+
+    #[test]
+    fn trace_without_acknowledged_packet_numbers_shows_no_timeouts() {
+        let mut script = silent_script();
+        let mut unsized_packet = Packet::new(PacketType::OneRtt, 0, 0);
+        unsized_packet.size = None;
+        script.tell(EventData::PacketSent(unsized_packet));
+        for _ in 0..10 {
+            script.send(1).wait(500);
+        }
+        assert!(!script.finds(Detector::PtoStorm));
     }
 
     /// ACKs of packets sent on another path do not answer a probe.

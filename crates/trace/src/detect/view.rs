@@ -5,7 +5,9 @@ use clearway_recovery::limit::{Limit, LimitGroup};
 
 use super::Profile;
 use super::ledger::{Acked, Ledger};
-use crate::event::{BySpace, Event, EventData, Frame, Metrics, Role, TimerChange, TimerKind};
+use crate::event::{
+    BySpace, Event, EventData, Frame, Metrics, Packet, PacketType, Role, TimerChange, TimerKind,
+};
 
 /// The datagram size assumed until the trace gives one (RFC 9000 §14).
 const DEFAULT_MDS: u64 = 1200;
@@ -67,6 +69,12 @@ pub(super) struct View {
     pto_count: u64,
     /// Whether the trace records expired timers, so that they need not be inferred from counts.
     tells_timers: bool,
+    /// Whether it records their number, so that they need not be inferred from packets.
+    tells_counts: bool,
+    /// When the last ack-eliciting packet was sent that nothing has been acknowledged since.
+    unanswered: Option<u64>,
+    /// Number of probe timeouts.
+    pub(super) probe_timeouts: u64,
     pub(super) confirmed: bool,
     pub(super) closed: bool,
 }
@@ -98,6 +106,9 @@ impl View {
             ce: BySpace::default(),
             pto_count: 0,
             tells_timers: false,
+            tells_counts: false,
+            unanswered: None,
+            probe_timeouts: 0,
             confirmed: false,
             closed: false,
         };
@@ -204,6 +215,7 @@ impl View {
         self.ledger.on_missing_events();
         self.limit = None;
         self.flight = None;
+        self.unanswered = None;
     }
 
     /// Processes an event and returns what it changed.
@@ -219,6 +231,7 @@ impl View {
                 _ => {}
             },
             EventData::PacketSent(packet) => {
+                effects.pto = self.is_probe(packet);
                 self.ledger.on_sent(self.now, packet);
                 if packet.counts_in_flight() != Some(false) {
                     effects.sent = packet.size;
@@ -308,18 +321,33 @@ impl View {
         if effects.lost {
             self.last_loss = Some(self.now);
         }
+        self.probe_timeouts = self.probe_timeouts.saturating_add(effects.pto.into());
         if effects.lost || effects.pto || effects.marked || effects.path {
             self.last_trouble = Some(self.now);
         }
         effects
     }
 
-    fn on_frame(
-        &mut self,
-        kind: crate::event::PacketType,
-        frame: &Frame,
-        effects: &mut EventEffects,
-    ) {
+    /// Whether a packet shows a probe timeout that the trace does not record: it is the first one
+    /// sent for at least a probe timeout, in which nothing in flight was acknowledged, although a
+    /// sender may send more within its window.
+    fn is_probe(&mut self, packet: &Packet) -> bool {
+        if packet.kind != PacketType::OneRtt || packet.ack_eliciting() != Some(true) {
+            return false;
+        }
+        let waited = self.unanswered.replace(self.now);
+        let in_flight = self.ledger.in_flight().is_some_and(|bytes| bytes > 0);
+        if self.tells_timers || self.tells_counts || !in_flight {
+            return false;
+        }
+        let timeout = self.pto();
+        let passed = waited.map(|at| self.now.saturating_sub(at));
+        passed
+            .zip(timeout)
+            .is_some_and(|(passed, timeout)| passed >= timeout)
+    }
+
+    fn on_frame(&mut self, kind: PacketType, frame: &Frame, effects: &mut EventEffects) {
         match frame {
             Frame::Ack { ecn, .. } => {
                 let acked = self.ledger.on_ack(kind, frame);
@@ -329,6 +357,9 @@ impl View {
                 sum.spurious = sum.spurious.saturating_add(acked.spurious);
                 sum.largest = sum.largest.max(acked.largest);
                 self.last_ack = Some(self.now);
+                if acked.packets > 0 {
+                    self.unanswered = None;
+                }
                 if let (Some([_, _, ce]), Some(space)) = (ecn, kind.space()) {
                     let known = self.ce.get_mut(space);
                     effects.marked |= *ce > *known;
@@ -343,6 +374,7 @@ impl View {
     fn on_metrics(&mut self, new: &Metrics, effects: &mut EventEffects) {
         effects.metrics = true;
         if let Some(count) = new.pto_count {
+            self.tells_counts = true;
             // If expired timers are recorded, the count only repeats them.
             effects.pto = !self.tells_timers && count > self.pto_count;
             self.pto_count = count;

@@ -22,6 +22,9 @@ use crate::report::limit_sentence;
 use crate::series::Series;
 use crate::sink::Sink;
 
+/// Packets lost, in tenths of a percent of those sent, that no trace is healthy with.
+const HEAVY_LOSS: u64 = 100;
+
 /// Everything that is derived from a trace, while it is read: a sink. A clone, finished, is the
 /// examination so far.
 #[derive(Clone, Debug)]
@@ -150,6 +153,7 @@ impl Sink for Examiner {
         self.breakdown.event(event);
         self.flips.on_event(event);
         self.totals.on_event(event);
+        self.totals.probe_timeouts = self.detectors.probe_timeouts();
     }
 }
 
@@ -183,17 +187,30 @@ impl Diagnosis {
                 Some(cause) => format!("{}; cause: {}.", problem.summary, cause.summary),
                 None => format!("{}.", problem.summary),
             },
-            Some(_) | None => {
-                let received = totals.received_sentence();
-                let said = received.unwrap_or_else(|| limit_sentence(breakdown));
-                format!("No problems found. {said}")
-            }
+            Some(_) | None => no_problem(breakdown, totals),
         };
         Self {
             headline,
             severity,
             problems,
         }
+    }
+}
+
+/// What can be said of a trace in which no detector found a problem of a sender: what limited it,
+/// and what was lost. That much loss is not the sender's fault as far as the trace shows, but it is
+/// not "no problem" either.
+fn no_problem(breakdown: &Breakdown, totals: &Totals) -> String {
+    if let Some(received) = totals.received_sentence() {
+        return format!("No problems found. {received}");
+    }
+    let limit = limit_sentence(breakdown);
+    match totals.loss_sentence() {
+        Some(lost) if totals.loss_permille() >= HEAVY_LOSS => {
+            format!("Heavy loss: {lost} {limit}")
+        }
+        Some(lost) => format!("No problems found. {limit} {lost}"),
+        None => format!("No problems found. {limit}"),
     }
 }
 

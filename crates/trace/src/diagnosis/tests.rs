@@ -1,7 +1,9 @@
+use clearway_recovery::limit::Limit;
+
 use super::*;
 use crate::detect::Detector;
 use crate::detect::testing::Script;
-use crate::event::{EventData, Packet, PacketType};
+use crate::event::{EventData, Frame, Packet, PacketType};
 
 const MS: u64 = 1_000_000;
 
@@ -134,6 +136,53 @@ fn healthy_transfer_names_its_limit() {
     );
     assert!(found.problems.is_empty());
     assert_eq!(found.severity, None);
+}
+
+/// Rounds of twenty packets, of which these are lost: each one a number within the round.
+fn lossy(rounds: u64, lost: &[u64]) -> Examination {
+    let mut script = Script::new("cubic", 20);
+    script.limit(Limit::Congestion);
+    for _ in 0..rounds {
+        let first = script.next;
+        script.send(20).wait(20);
+        for number in lost {
+            script.lose(first + number);
+        }
+        let arrived = (0..20).filter(|number| !lost.contains(number));
+        let ranges = arrived.map(|number| (first + number, first + number));
+        script.receive(Frame::ack(ranges));
+    }
+    Examination::of(None, &script.events)
+}
+
+#[test]
+fn moderate_loss_is_mentioned_after_the_limit() {
+    let found = lossy(50, &[3]);
+    assert_eq!(
+        found.diagnosis.headline,
+        "No problems found. The network was the limit 100 % of the time, as expected for a bulk \
+         transfer. 5.0 % of the packets sent were declared lost, in 50 places, one at a time."
+    );
+    assert_eq!(
+        (found.totals.packets_lost, found.totals.loss_bursts),
+        (50, 50)
+    );
+}
+
+#[test]
+fn heavy_loss_is_not_called_no_problem() {
+    let headline = lossy(5, &[3, 4, 5, 9]).diagnosis.headline;
+    let expected = "Heavy loss: 20.0 % of the packets sent were declared lost, in 10 bursts of up to 3. \
+                    The network was the limit";
+    assert!(headline.starts_with(expected), "{headline}");
+}
+
+#[test]
+fn few_losses_are_not_mentioned() {
+    for (rounds, lost) in [(9, &[3][..]), (50, &[])] {
+        let headline = lossy(rounds, lost).diagnosis.headline;
+        assert!(headline.ends_with("bulk transfer."), "{headline}");
+    }
 }
 
 #[test]

@@ -2,11 +2,15 @@
 
 use serde::Serialize;
 
-use crate::event::{Closed, Event, EventData, Role, TimerChange, TimerKind};
+use crate::event::{Closed, Event, EventData, PacketType, Role};
 use crate::report::{Unit, amount};
 
 /// Bytes beyond which an end that sends little is a receiver: more than a handshake.
 const RECEIVED: u64 = 100_000;
+
+/// Packets lost, in number and in tenths of a percent of those sent, from which on the headline
+/// mentions them.
+const MENTIONED: u64 = 10;
 
 /// Counts and facts of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -31,12 +35,26 @@ pub struct Totals {
     pub bytes_received: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
-    /// Probe timeouts.
+    /// Runs of consecutive packets declared lost.
+    pub loss_bursts: u64,
+    /// Packets in the longest of them.
+    pub longest_loss_burst: u64,
+    /// Probe timeouts: as recorded, or as the packets sent show them.
     pub probe_timeouts: u64,
     /// How the connection ended, if the trace says so.
     pub end: Option<String>,
     #[serde(skip)]
     first: Option<u64>,
+    #[serde(skip)]
+    burst: Option<Burst>,
+}
+
+/// A run of consecutive packets declared lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Burst {
+    kind: PacketType,
+    last: u64,
+    packets: u64,
 }
 
 impl Totals {
@@ -70,6 +88,48 @@ impl Totals {
         ))
     }
 
+    /// The share of packets declared lost, in tenths of a percent of those sent.
+    pub(super) fn loss_permille(&self) -> u64 {
+        let scaled = self.packets_lost.saturating_mul(1_000);
+        scaled.checked_div(self.packets_sent).unwrap_or(0)
+    }
+
+    /// What was lost, for people; `None` if that is too little to mention.
+    pub(super) fn loss_sentence(&self) -> Option<String> {
+        let permille = self.loss_permille();
+        if permille < MENTIONED || self.packets_lost < MENTIONED {
+            return None;
+        }
+        let bursts = match (self.loss_bursts, self.longest_loss_burst) {
+            (1, _) => "in one burst".to_owned(),
+            (bursts, 1) => format!("in {bursts} places, one at a time"),
+            (bursts, longest) => format!("in {bursts} bursts of up to {longest}"),
+        };
+        let (whole, tenth) = (permille / 10, permille % 10);
+        Some(format!(
+            "{whole}.{tenth} % of the packets sent were declared lost, {bursts}."
+        ))
+    }
+
+    fn on_lost(&mut self, kind: PacketType, number: u64) {
+        self.packets_lost = self.packets_lost.saturating_add(1);
+        let follows =
+            |burst: &Burst| burst.kind == kind && burst.last.checked_add(1) == Some(number);
+        let packets = match self.burst.filter(follows) {
+            Some(burst) => burst.packets.saturating_add(1),
+            None => {
+                self.loss_bursts = self.loss_bursts.saturating_add(1);
+                1
+            }
+        };
+        self.longest_loss_burst = self.longest_loss_burst.max(packets);
+        self.burst = Some(Burst {
+            kind,
+            last: number,
+            packets,
+        });
+    }
+
     pub(super) fn on_event(&mut self, event: &Event) {
         self.events = self.events.saturating_add(1);
         let first = *self.first.get_or_insert(event.time);
@@ -92,12 +152,11 @@ impl Totals {
                 self.bytes_received = self.bytes_received.saturating_add(size);
             }
             EventData::PacketLost {
-                mtu_probe: false, ..
-            } => self.packets_lost = self.packets_lost.saturating_add(1),
-            EventData::TimerUpdated {
-                kind: Some(TimerKind::Pto),
-                change: TimerChange::Expired,
-            } => self.probe_timeouts = self.probe_timeouts.saturating_add(1),
+                kind,
+                number,
+                mtu_probe: false,
+                ..
+            } => self.on_lost(*kind, *number),
             EventData::ConnectionClosed(closed) => self.end = Some(ending(closed)),
             _ => {}
         }
