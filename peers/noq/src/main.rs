@@ -1,80 +1,13 @@
 //! noq as an endpoint of the public QUIC interop runner ([`contract::runner`]), over HTTP/0.9. noq is
-//! a successor of quinn with the same functions: the files of its endpoint are quinn's.
+//! a successor of quinn with the same functions, and shares the source of quinn's endpoint. It has no
+//! crate of HTTP/3.
 
-#[path = "../../h3-quinn/src/endpoint/client.rs"]
-mod client;
-mod http3;
-#[path = "../../h3-quinn/src/endpoint/server.rs"]
-mod server;
-#[path = "../../h3-quinn/src/endpoint/tls.rs"]
-mod tls;
+#[path = "../../h3-quinn/src/endpoint/shared/mod.rs"]
+mod shared;
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
-
-use anyhow::Result;
-use contract::runner::{self, Environment, Role};
-use quinn::{TransportConfig, VarInt};
-
-/// The application protocol of HTTP/0.9 over QUIC.
-const HQ: &[u8] = b"hq-interop";
-
-/// How long a connection may be silent: with 30 % loss, some handshakes take long.
-const IDLE: Duration = Duration::from_secs(120);
-
-/// Streams that a client may open at once. The runner wants 1,000 at most.
-const STREAMS: VarInt = VarInt::from_u32(1000);
-
-/// Test cases that noq supports. It has no version 2, no preferred address of a server, and no crate
-/// of HTTP/3.
-const CASES: &[&str] = &[
-    "handshake",
-    "transfer",
-    "longrtt",
-    "chacha20",
-    "multiplexing",
-    "retry",
-    "resumption",
-    "zerortt",
-    "blackhole",
-    "keyupdate",
-    "ecn",
-    "amplificationlimit",
-    "multiconnect",
-    "handshakeloss",
-    "transferloss",
-    "handshakecorruption",
-    "transfercorruption",
-    "ipv6",
-    "goodput",
-    "crosstraffic",
-    "rebind-port",
-    "rebind-addr",
-];
+use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    runner::main("endpoint-noq", run).await
-}
-
-async fn run(environment: Environment) -> Result<bool> {
-    if !CASES.contains(&environment.test_case.as_str()) {
-        return Ok(false);
-    }
-    match environment.role {
-        Role::Client => client::run(&environment).await?,
-        Role::Server => server::run(&environment).await?,
-    }
-    Ok(true)
-}
-
-fn transport(test_case: &str) -> Result<Arc<TransportConfig>> {
-    let mut transport = TransportConfig::default();
-    transport
-        .max_idle_timeout(Some(IDLE.try_into()?))
-        .max_concurrent_bidi_streams(STREAMS);
-    if test_case == "zerortt" {
-        // The runner counts 1-RTT payload: probes of the path's MTU would look like late requests.
-        transport.mtu_discovery_config(None);
-    }
-    Ok(Arc::new(transport))
+    contract::runner::main("endpoint-noq", shared::run).await
 }

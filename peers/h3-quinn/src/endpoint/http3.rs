@@ -4,13 +4,39 @@ use std::future::poll_fn;
 
 use anyhow::{Result, ensure};
 use bytes::{Buf, Bytes};
-use contract::runner::{Environment, Target, page};
+use contract::runner::{Environment, Role, Target, page};
 use h3::server::RequestStream;
 use quinn::Connection;
 use tokio::task::JoinSet;
 
-/// Downloads everything at once over HTTP/3.
-pub(crate) async fn download(connection: Connection, targets: Vec<Target>) -> Result<()> {
+use crate::shared::{client::Client, server};
+
+/// Does what the runner asks for over HTTP/3.
+pub(crate) async fn run(environment: Environment) -> Result<()> {
+    match environment.role {
+        Role::Client => {
+            let targets = environment.targets()?;
+            let client = Client::new(&environment, &targets).await?;
+            download(client.connect()?.await?, targets).await?;
+            client.close().await;
+        }
+        Role::Server => {
+            let endpoint = server::listen(&environment)?;
+            while let Some(incoming) = endpoint.accept().await {
+                let environment = environment.clone();
+                tokio::spawn(async move {
+                    // h3 opens streams at once, and if the ClientHello is not complete by then,
+                    // opening waits for a limit that quinn has, but does not tell of.
+                    serve(environment, incoming.accept()?.await?).await
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Downloads everything at once.
+async fn download(connection: Connection, targets: Vec<Target>) -> Result<()> {
     let transport = h3_quinn::Connection::new(connection);
     let (mut driver, requests) = h3::client::new(transport).await?;
     tokio::spawn(async move { poll_fn(|cx| driver.poll_close(cx)).await });
@@ -37,7 +63,7 @@ pub(crate) async fn download(connection: Connection, targets: Vec<Target>) -> Re
 }
 
 /// Serves the requests of a connection until it ends.
-pub(crate) async fn serve(environment: Environment, connection: Connection) -> Result<()> {
+async fn serve(environment: Environment, connection: Connection) -> Result<()> {
     let transport = h3_quinn::Connection::new(connection);
     let mut http = h3::server::builder().build::<_, Bytes>(transport).await?;
     while let Some(resolver) = http.accept().await? {

@@ -9,19 +9,24 @@ use anyhow::Result;
 use contract::runner::{Environment, requested_path};
 use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 
-use crate::{http3, tls, transport};
+use super::{tls, transport};
 
 /// Longest request of HTTP/0.9 in bytes.
 const MAX_REQUEST: usize = 4096;
 
-/// Serves until killed.
-pub(crate) async fn run(environment: &Environment) -> Result<()> {
+/// Listens on the port that the runner wants.
+pub(crate) fn listen(environment: &Environment) -> Result<Endpoint> {
     let mut config = ServerConfig::with_crypto(Arc::new(tls::server(environment)?));
     config.transport_config(transport(&environment.test_case)?);
     let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), environment.port);
     let endpoint = Endpoint::server(config, address)?;
     println!("listening on {}", endpoint.local_addr()?);
-    let is_http3 = environment.test_case == "http3";
+    Ok(endpoint)
+}
+
+/// Serves HTTP/0.9 until killed.
+pub(crate) async fn run(environment: &Environment) -> Result<()> {
+    let endpoint = listen(environment)?;
     while let Some(incoming) = endpoint.accept().await {
         if environment.test_case == "retry" && !incoming.remote_address_validated() {
             // It fails for validated addresses only.
@@ -30,23 +35,17 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
         }
         let environment = environment.clone();
         tokio::spawn(async move {
-            let connecting = incoming.accept()?;
-            if is_http3 {
-                // h3 opens streams at once, and if the ClientHello is not complete by then, opening
-                // waits for a limit that quinn has, but does not tell of.
-                return http3::serve(environment, connecting.await?).await;
-            }
-            let connection = match connecting.into_0rtt() {
+            let connection = match incoming.accept()?.into_0rtt() {
                 Ok((connection, _)) => connection,
                 Err(connecting) => connecting.await?,
             };
-            serve_hq(environment, connection).await
+            serve(environment, connection).await
         });
     }
     Ok(())
 }
 
-async fn serve_hq(environment: Environment, connection: Connection) -> Result<()> {
+async fn serve(environment: Environment, connection: Connection) -> Result<()> {
     loop {
         let (send, receive) = connection.accept_bi().await?;
         let environment = environment.clone();

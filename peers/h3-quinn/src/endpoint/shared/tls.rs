@@ -17,7 +17,7 @@ use rustls::{
     version::TLS13,
 };
 
-use crate::HQ;
+use super::HQ;
 
 fn provider(environment: &Environment) -> Arc<CryptoProvider> {
     let mut provider = crypto::default_provider();
