@@ -123,7 +123,9 @@ fn run(options: &Options) -> Result<(), String> {
     let league = League::new(&scenarios, &entrants, size, options.seeds)
         .map_err(|error| error.to_string())?;
     let captures = options.capture.as_deref().map(Captures::create);
-    let captures = captures.transpose().map_err(cannot_write)?.map(Arc::new);
+    let captures = captures.transpose();
+    let captures = captures.map_err(|error| cannot_write(&error))?;
+    let captures = captures.map(Arc::new);
     let all = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = match captures {
         Some(_) => 1,
@@ -131,7 +133,8 @@ fn run(options: &Options) -> Result<(), String> {
     };
     let (standings, speed) = league.run(threads, captures.as_ref(), &progress);
     if let Some(captures) = captures {
-        captures.finish().map_err(cannot_write)?;
+        let finished = captures.finish();
+        finished.map_err(|error| cannot_write(&error))?;
     }
     print(options, &standings).map_err(|error| error.to_string())?;
     let _ = writeln!(
@@ -144,7 +147,7 @@ fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-fn cannot_write(error: io::Error) -> String {
+fn cannot_write(error: &io::Error) -> String {
     format!("--capture: cannot write: {error}")
 }
 
