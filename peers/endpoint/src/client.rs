@@ -14,7 +14,10 @@ use clearway::{
 use clearway_quic::crypto::{Algorithms, Suite};
 use contract::runner::{Environment, Target, any_address};
 use http_body::Body as _;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
     server::HANDSHAKE_TIMEOUT,
@@ -26,6 +29,11 @@ pub(crate) const HQ: &str = "hq-interop";
 
 /// How long a ticket may take to arrive after the first download.
 const TICKET_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait while the last connection closes. The closing period is three PTO (RFC 9000 §10.2),
+/// which is more than a minute after a round trip of seven seconds. An endpoint that closes its socket
+/// may end it earlier.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time between two attempts at a key update.
 const KEY_UPDATE_PAUSE: Duration = Duration::from_millis(5);
@@ -89,7 +97,8 @@ pub(crate) async fn run(environment: &Environment, test: TestCase) -> Result<()>
         test,
     };
     client.download_all(targets).await?;
-    client.endpoint.wait_idle().await;
+    // CONNECTION_CLOSE is sent at once; what comes later would only repeat it.
+    let _ = timeout(CLOSING_TIMEOUT, client.endpoint.wait_idle()).await;
     Ok(())
 }
 
@@ -143,7 +152,7 @@ impl Client {
             self.sessions
                 .poll_stored(&server, cx, |stored| stored.tickets > 0)
         });
-        let waited = tokio::time::timeout(TICKET_TIMEOUT, stored).await;
+        let waited = timeout(TICKET_TIMEOUT, stored).await;
         waited.context("the server sent no session ticket")?;
         Ok(())
     }
