@@ -1,7 +1,7 @@
 #!/bin/sh
-# Builds peer-tokio-quiche into the folder where `interop` and `bench` look for programs that
-# peers/'s own cargo workspace does not build. BoringSSL, which quiche stands on, wants cmake and
-# a C++ compiler; its bindings want libclang, which is taken from PyPI if the system has none.
+# Builds peer-tokio-quiche and endpoint-quiche into the folder where `interop` and `bench` look for
+# programs that peers/'s own cargo workspace does not build. BoringSSL, which quiche stands on, wants
+# cmake and a C++ compiler; its bindings want libclang, which is taken from PyPI if the system has none.
 set -eu
 cd "$(dirname "$0")"
 programs=${CLEARWAY_PEERS:-$HOME/.cache/clearway/bin}
@@ -19,5 +19,7 @@ if [ -z "${LIBCLANG_PATH:-}" ] && ! ldconfig -p | grep -qE 'libclang(-[0-9.]+)?\
 fi
 CARGO_TARGET_DIR=$target ${CARGO:-cargo} build --release
 mkdir -p "$programs"
-cp "$target/release/peer-tokio-quiche" "$programs/"
-echo "$programs/peer-tokio-quiche"
+for program in peer-tokio-quiche endpoint-quiche; do
+    cp "$target/release/$program" "$programs/"
+    echo "$programs/$program"
+done
