@@ -115,6 +115,8 @@ fn client_hello(suites: &[u8]) -> TlsMessage {
 fn only_chacha20_may_be_offered() {
     let offers = |suites: &[u8]| with_message(vec![client_hello(suites)]);
     assert_eq!(only_chacha20(&offers(&[0x13, 3])), Ok(()));
+    assert_eq!(only_chacha20(&offers(&[0x13, 3, 0, 0xff])), Ok(()));
+    rejected(only_chacha20, &offers(&[0, 0xff]), "ff");
     rejected(only_chacha20, &offers(&[0x13, 3, 0x13, 1]), "1301");
     rejected(only_chacha20, &offers(&[0x13, 2]), "1302");
     rejected(only_chacha20, &with_message(vec![]), "no ClientHello");
