@@ -32,20 +32,20 @@ pub(crate) fn run(environment: &Environment) -> Result<()> {
             for target in targets {
                 client
                     .connect(&target, None)?
-                    .download(vec![target], SendFlags::NONE)?;
+                    .download(&[target], SendFlags::NONE)?;
             }
         }
         test @ ("resumption" | "zerortt") => {
             let others = targets.split_off(1);
             let first = targets.first().context("nothing to download")?.clone();
             let visit = client.connect(&first, None)?;
-            visit.download_from(&visit.connection, targets, SendFlags::NONE)?;
+            visit.download_from(&visit.connection, &targets, SendFlags::NONE)?;
             let ticket = visit.tickets.recv_timeout(TICKET_PATIENCE);
             let ticket = ticket.context("the server sent no session ticket")?;
             visit.close();
             if test == "resumption" {
                 let visit = client.connect(&first, Some(&ticket))?;
-                visit.download(others, SendFlags::NONE)?;
+                visit.download(&others, SendFlags::NONE)?;
             } else {
                 let visit = client.open(Some(&ticket))?;
                 visit.ask(&visit.connection, &others, SendFlags::ALLOW_0_RTT)?;
@@ -164,7 +164,7 @@ impl Visit {
     }
 
     /// Downloads everything at once, and closes the connection.
-    fn download(self, targets: Vec<Target>, flags: SendFlags) -> Result<()> {
+    fn download(self, targets: &[Target], flags: SendFlags) -> Result<()> {
         self.download_from(&self.connection, targets, flags)?;
         self.close();
         Ok(())
@@ -173,10 +173,10 @@ impl Visit {
     fn download_from(
         &self,
         connection: &Connection,
-        targets: Vec<Target>,
+        targets: &[Target],
         flags: SendFlags,
     ) -> Result<()> {
-        self.ask(connection, &targets, flags)?;
+        self.ask(connection, targets, flags)?;
         self.wait(targets.len())
     }
 
