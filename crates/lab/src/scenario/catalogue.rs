@@ -66,6 +66,8 @@ const FILES: &[(&str, &str)] = files! {
     "51_classic_marks.toml"
     "52_pause_fall.toml"
     "53_marked_bursts.toml"
+    "54_overwritten_marks.toml"
+    "55_late_at_marks.toml"
 };
 
 /// All scenarios, in the order of their numbers.

@@ -14,6 +14,7 @@ use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
 use crate::path::ecn::{EcnCounts, SpaceEcn};
 use crate::path::paths::Paths;
+use crate::time::Instant;
 use crate::wire::PacketKind;
 use crate::wire::frame::Ack;
 
@@ -39,10 +40,10 @@ impl Network {
             .largest_acked(space)
             .is_none_or(|before| ack.largest > before);
         let (paths, ecn) = (&mut self.paths, &mut cx.frames.spaces.get_mut(space).ecn);
-        let mut marks = 0;
+        let (mut marks, now) = (0, cx.now);
         let check_ecn = |newly_acked: &NewlyAcked| {
             if newer {
-                marks = ce_increase(paths, ecn, ack, newly_acked);
+                marks = ce_increase(paths, ecn, ack, newly_acked, now);
             }
             marks
         };
@@ -57,6 +58,7 @@ impl Network {
             return Err(error);
         }
         cx.reports.counters.ce_marks.count(marks);
+        cx.reports.trace.ecn(now, self.paths.active().ecn.state());
         let news = !outcome.acked.is_empty() || outcome.spurious > 0;
         self.apply(cx, outcome);
         Ok(news)
@@ -131,7 +133,7 @@ impl Network {
             counters.packets_lost.count(u64::from(!lost.mtu_probe));
             cx.reports.trace.packet_lost(now, &lost);
             if let Some(path) = self.paths.get_mut(lost.path) {
-                path.ecn.on_lost(u64::from(lost.ect));
+                path.ecn.on_lost(u64::from(lost.ect), now);
                 let change = if lost.mtu_probe {
                     path.mtu.on_probe_lost(now, lost.size);
                     None
@@ -215,6 +217,7 @@ fn ce_increase(
     space: &mut SpaceEcn,
     ack: &Ack<'_>,
     newly_acked: &NewlyAcked,
+    now: Instant,
 ) -> u64 {
     let path = newly_acked.largest.map(|largest| largest.path);
     let Some(path) = path.and_then(|id| paths.get_mut(id)) else {
@@ -227,5 +230,5 @@ fn ce_increase(
     });
     // All paths of a connection have the same controller, and so the same mark.
     let report = path.ecn.ack_data(counts, newly_acked.ect);
-    path.ecn.on_ack(space, &report)
+    path.ecn.on_ack(space, &report, now)
 }

@@ -205,7 +205,8 @@ impl Trace {
         sink.observer.on_event(now, &event);
     }
 
-    fn ecn(&mut self, now: Instant, new: EcnState) {
+    /// Emits the state of ECN validation of the active path if it changed.
+    pub(super) fn ecn(&mut self, now: Instant, new: EcnState) {
         let Some(sink) = &mut self.0 else { return };
         let old = sink.ecn.replace(new);
         if old != Some(new) {

@@ -40,7 +40,7 @@ impl PacketWriter<'_> {
     /// §10.2.3).
     pub(super) fn write_close(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
         let id = self.network.paths.active_id();
-        self.network.paths.active_mut().begin_train();
+        self.network.paths.active_mut().begin_train(self.now);
         let path = self.network.paths.active();
         let size = usize::from(path.mtu.current()).min(buffer.len());
         let credit = in_memory(path.amplification.available());
@@ -64,7 +64,7 @@ impl PacketWriter<'_> {
             .min(in_memory(path.amplification.available()));
         let slot = buffer.get_mut(..size)?;
         if let Some(path) = self.network.paths.get_mut(id) {
-            path.begin_train();
+            path.begin_train(self.now);
         }
         let mut permit = SendPermit::Closed;
         let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::PathFrames);
@@ -87,7 +87,7 @@ impl PacketWriter<'_> {
         let size = usize::from(self.network.paths.active_mut().mtu.next_probe(self.now)?);
         let slot = buffer.get_mut(..size)?;
         self.network.paths.active_mut().mtu.on_probe_sent();
-        self.network.paths.active_mut().begin_train();
+        self.network.paths.active_mut().begin_train(self.now);
         let mut permit = SendPermit::Closed;
         let len = self.write_datagram(id, slot, &mut permit, DatagramPurpose::MtuProbe);
         self.finish_train(id, len, None)
@@ -100,7 +100,7 @@ impl PacketWriter<'_> {
         max_datagrams: usize,
     ) -> Option<Transmit> {
         let id = self.network.paths.active_id();
-        self.network.paths.active_mut().begin_train();
+        self.network.paths.active_mut().begin_train(self.now);
         let mut permit = self.permit(id);
         let mut written = 0;
         let mut segment = None;

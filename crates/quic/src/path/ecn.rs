@@ -2,6 +2,25 @@
 //!
 //! The counts in ACK frames belong to a packet number space of the connection (`SpaceEcn`),
 //! the result to a path (`PathEcn`).
+//!
+//! # Marks that are all CE
+//! RFC 9000 §A.4 lets an endpoint disable ECN if all packets of a test were marked CE, because
+//! the path may overwrite marks, and a controller that believes them stays at its minimum. But a
+//! queue that marks every packet while it is congested does the same to a flow that begins then.
+//! Without ECN that flow hears nothing of a queue that marks instead of dropping: it keeps the
+//! queue long, takes several times the share of its neighbours, and every later test meets its own
+//! queue. So the test goes on with marked packets, and every CE is reported to the controller, for
+//! [`ALL_CE_ROUNDS`] rounds: enough to bring an initial window to its minimum, after which a queue
+//! of the flow's own making has drained. One packet that arrives with its mark intact ends the
+//! test.
+//!
+//! # Tests are repeated
+//! Congestion can explain that all packets of a test were marked CE for longer, or that all were
+//! lost; and the keys of packets may be gone before their fate is known. In these cases the path
+//! is tested again (RFC 9000 §13.4.2.2) after [`FIRST_RETEST`], and then after twice as long each
+//! time, up to [`LONGEST_RETEST`]. On a path that drops marked packets a test costs ten packets, on
+//! one that overwrites marks [`ALL_CE_ROUNDS`] rounds of falling windows. Nothing but damage
+//! explains counts that are wrong, and they fail for ever.
 
 use core::time::Duration;
 
@@ -14,6 +33,18 @@ pub(crate) const TESTING_PACKETS: u64 = 10;
 
 /// PTOs after which testing ends (RFC 9000 §13.4.2).
 const TESTING_PTOS: u32 = 3;
+
+/// Rounds of marked packets that all have to arrive as CE for the path to fail. A response takes a
+/// fifth to a half of the window, once in a round: ten packets become two after eight of the
+/// weakest.
+pub(crate) const ALL_CE_ROUNDS: u8 = 16;
+
+/// Time after which a test that congestion may have failed is repeated for the first time. Long
+/// compared with [`ALL_CE_ROUNDS`] rounds on most paths.
+pub(crate) const FIRST_RETEST: Duration = Duration::from_secs(30);
+
+/// The longest time between two tests.
+pub(crate) const LONGEST_RETEST: Duration = Duration::from_secs(3600);
 
 /// The ECN field of a sent IP packet, which is never CE (RFC 3168 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +69,35 @@ pub enum EcnFailure {
     Bleached,
     /// More packets with a mark arrived than were sent: the path changes marks.
     Remarked,
-    /// All marked packets of the test were lost: the path drops them.
+    /// All marked packets of the test were lost: the path drops them, or dropped everything.
+    /// The path is tested again later.
     AllLost,
-    /// All marked packets of the test arrived as CE: the path overwrites marks.
+    /// All marked packets of the test arrived as CE: the path overwrites marks, or was congested
+    /// all the time. The path is tested again later.
     AllCe,
     /// ECN is turned off by the configuration.
     Disabled,
 }
 
+impl EcnFailure {
+    /// Returns whether congestion explains it as well as damage does, so that the path has to be
+    /// tested again.
+    const fn may_be_congestion(self) -> bool {
+        match self {
+            Self::AllLost | Self::AllCe => true,
+            Self::NotReported
+            | Self::Decreased
+            | Self::Bleached
+            | Self::Remarked
+            | Self::Disabled => false,
+        }
+    }
+}
+
 /// The state of ECN validation (RFC 9000 §A.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnState {
-    /// The first packets are being marked.
+    /// Packets are being marked as a test: the first ones, and more while all arrive as CE.
     Testing,
     /// All test packets were sent. The result is not known yet, and packets are not marked.
     Unknown,
@@ -138,12 +186,22 @@ impl SpaceEcn {
 pub(crate) struct PathEcn {
     state: EcnState,
     preferred: Mark,
+    /// Marked packets of this test that were sent.
     marked_sent: u64,
+    /// Those of them that were acknowledged.
     marked_acked: u64,
+    /// Those of them that were declared lost.
     marked_lost: u64,
-    ce_seen: u64,
-    /// When testing ends; set by the first marked packet.
+    /// When the first part of the test ends; set by the first marked packet.
     testing_ends: Option<Instant>,
+    /// Rounds of this test in which all marked packets arrived as CE.
+    ce_rounds: u8,
+    /// The round ends when the fate of as many marked packets is known.
+    round_ends: u64,
+    /// When to test again, if the state is one that may be due to congestion.
+    next_test: Option<Instant>,
+    /// The time from the end of this test to the next.
+    wait: Duration,
 }
 
 impl PathEcn {
@@ -160,8 +218,11 @@ impl PathEcn {
             marked_sent: 0,
             marked_acked: 0,
             marked_lost: 0,
-            ce_seen: 0,
             testing_ends: None,
+            ce_rounds: 0,
+            round_ends: 0,
+            next_test: None,
+            wait: FIRST_RETEST,
         }
     }
 
@@ -180,6 +241,19 @@ impl PathEcn {
         }
     }
 
+    /// Returns the mark for the packets of a train that is sent now. Starts the next test if it
+    /// is due.
+    #[must_use]
+    pub(crate) fn begin_train(&mut self, now: Instant) -> Mark {
+        if self.next_test.is_some_and(|at| now >= at) {
+            *self = Self {
+                wait: self.wait.saturating_mul(2).min(LONGEST_RETEST),
+                ..Self::new(self.preferred)
+            };
+        }
+        self.mark()
+    }
+
     /// Records a packet sent with `mark`. `pto` is the current PTO.
     pub(crate) fn on_sent(
         &mut self,
@@ -193,12 +267,13 @@ impl PathEcn {
         }
         space.on_sent(mark);
         self.marked_sent.count_one();
-        if self.state == EcnState::Testing {
+        // While all arrive as CE, the test is limited by rounds instead.
+        if self.state == EcnState::Testing && self.marked_acked == 0 {
             let ends = *self
                 .testing_ends
                 .get_or_insert(now + pto.saturating_mul(TESTING_PTOS));
             if self.marked_sent >= TESTING_PACKETS || now >= ends {
-                self.state = EcnState::Unknown;
+                self.enter(EcnState::Unknown, now);
             }
         }
     }
@@ -222,52 +297,71 @@ impl PathEcn {
     /// Handles an ACK frame that increased the largest acknowledged number. Returns by how
     /// much the CE count grew, for the controller: 0 unless the counts are valid on this
     /// path.
-    pub(crate) fn on_ack(&mut self, space: &mut SpaceEcn, ack: &EcnAck) -> u64 {
+    pub(crate) fn on_ack(&mut self, space: &mut SpaceEcn, ack: &EcnAck, now: Instant) -> u64 {
         let report = space.on_report(ack);
-        if matches!(self.state, EcnState::Failed(_)) {
-            return 0;
-        }
+        let question = match self.state {
+            EcnState::Failed(failure) if !failure.may_be_congestion() => return 0,
+            EcnState::Testing | EcnState::Unknown | EcnState::Failed(_) => true,
+            EcnState::Capable => false,
+        };
         let growth = match report {
             Ok(growth) => growth,
             Err(failure) => {
-                self.state = EcnState::Failed(failure);
+                self.enter(EcnState::Failed(failure), now);
                 return 0;
             }
         };
-        self.marked_acked.count(ack.newly_acked());
-        self.ce_seen.count(growth.ce);
-        self.update_state();
+        let newly_acked = ack.newly_acked();
+        self.marked_acked.count(newly_acked);
+        if question && newly_acked > growth.ce {
+            // At least one mark came through as it was sent.
+            self.enter(EcnState::Capable, now);
+        } else if newly_acked > 0 {
+            self.on_all_ce(now);
+        }
         growth.ce
     }
 
     /// Records that `marked` marked packets of this path were declared lost.
-    pub(crate) fn on_lost(&mut self, marked: u64) {
+    pub(crate) fn on_lost(&mut self, marked: u64, now: Instant) {
         self.marked_lost.count(marked);
-        self.update_state();
+        if self.marked_acked > 0 {
+            self.end_round(now);
+        } else if self.state == EcnState::Unknown && self.marked_lost >= self.marked_sent {
+            self.enter(EcnState::Failed(EcnFailure::AllLost), now);
+        }
     }
 
-    /// Determines the result of the test, if enough is known.
-    fn update_state(&mut self) {
-        let undecided = match self.state {
-            EcnState::Testing | EcnState::Unknown => true,
-            EcnState::Capable | EcnState::Failed(_) => false,
-        };
-        if !undecided {
+    /// Handles an ACK of marked packets of which all arrived as CE.
+    fn on_all_ce(&mut self, now: Instant) {
+        if self.state == EcnState::Unknown {
+            // Marked packets arrive, so the test may go on at no risk but that of being slow.
+            self.enter(EcnState::Testing, now);
+        }
+        self.end_round(now);
+    }
+
+    /// Ends a round of a test in which all arrive as CE, if it is over.
+    fn end_round(&mut self, now: Instant) {
+        let known = self.marked_acked.saturating_add(self.marked_lost);
+        if self.state != EcnState::Testing || known < self.round_ends {
             return;
         }
-        let tested = self.state == EcnState::Unknown;
-        if self.marked_acked > self.ce_seen {
-            // At least one mark came through as it was sent.
-            self.state = EcnState::Capable;
-        } else if self.marked_acked > 0 {
-            // Congestion marks some packets of ten; a broken path marks all.
-            let known = self.marked_acked.saturating_add(self.marked_lost);
-            if tested && known >= self.marked_sent {
-                self.state = EcnState::Failed(EcnFailure::AllCe);
-            }
-        } else if tested && self.marked_lost >= self.marked_sent {
-            self.state = EcnState::Failed(EcnFailure::AllLost);
+        self.ce_rounds = self.ce_rounds.saturating_add(1);
+        self.round_ends = self.marked_sent.saturating_add(1);
+        if self.ce_rounds > ALL_CE_ROUNDS {
+            self.enter(EcnState::Failed(EcnFailure::AllCe), now);
         }
+    }
+
+    fn enter(&mut self, state: EcnState, now: Instant) {
+        self.state = state;
+        let again = match state {
+            EcnState::Unknown => true,
+            EcnState::Failed(failure) => failure.may_be_congestion(),
+            EcnState::Testing | EcnState::Capable => false,
+        };
+        self.next_test = again.then(|| now + self.wait);
     }
 }
 
@@ -306,11 +400,11 @@ mod tests {
     #[test]
     fn path_that_preserves_marks_becomes_capable() {
         let (mut path, mut space) = tested();
-        assert_eq!(path.on_ack(&mut space, &ack(2, 2, 0, 0)), 0);
+        assert_eq!(path.on_ack(&mut space, &ack(2, 2, 0, 0), Instant::ZERO), 0);
         assert_eq!(path.state(), EcnState::Capable);
         assert_eq!(path.mark(), Mark::Ect0);
-        assert_eq!(path.on_ack(&mut space, &ack(8, 7, 0, 3)), 3);
-        assert_eq!(path.on_ack(&mut space, &ack(0, 7, 0, 3)), 0);
+        assert_eq!(path.on_ack(&mut space, &ack(8, 7, 0, 3), Instant::ZERO), 3);
+        assert_eq!(path.on_ack(&mut space, &ack(0, 7, 0, 3), Instant::ZERO), 0);
     }
 
     #[test]
@@ -341,56 +435,250 @@ mod tests {
         ];
         for (ack, failure) in cases {
             let (mut path, mut space) = tested();
-            assert_eq!(path.on_ack(&mut space, &ack), 0);
+            assert_eq!(path.on_ack(&mut space, &ack, Instant::ZERO), 0);
             assert_eq!(path.state(), EcnState::Failed(failure), "{ack:?}");
             assert_eq!(path.mark(), Mark::NotEct);
         }
         let (mut path, mut space) = tested();
-        path.on_ack(&mut space, &ack(3, 3, 0, 0));
-        path.on_ack(&mut space, &ack(0, 2, 0, 0));
+        path.on_ack(&mut space, &ack(3, 3, 0, 0), Instant::ZERO);
+        path.on_ack(&mut space, &ack(0, 2, 0, 0), Instant::ZERO);
         assert_eq!(path.state(), EcnState::Failed(EcnFailure::Decreased));
     }
 
     #[test]
     fn capable_path_fails_when_marks_are_bleached_later() {
         let (mut path, mut space) = tested();
-        path.on_ack(&mut space, &ack(10, 10, 0, 0));
+        path.on_ack(&mut space, &ack(10, 10, 0, 0), Instant::ZERO);
         assert_eq!(send(&mut path, &mut space, 5), 5);
-        path.on_ack(&mut space, &ack(5, 11, 0, 0));
+        path.on_ack(&mut space, &ack(5, 11, 0, 0), Instant::ZERO);
         assert_eq!(path.state(), EcnState::Failed(EcnFailure::Bleached));
     }
 
     #[test]
     fn ack_of_unmarked_packets_leaves_state_unknown() {
         let (mut path, mut space) = tested();
-        assert_eq!(path.on_ack(&mut space, &EcnAck::default()), 0);
+        assert_eq!(
+            path.on_ack(&mut space, &EcnAck::default(), Instant::ZERO),
+            0
+        );
         assert_eq!(path.state(), EcnState::Unknown);
     }
 
     #[test]
     fn path_fails_when_all_marked_packets_are_lost_but_not_when_most_are() {
         let (mut path, _) = tested();
-        path.on_lost(9);
+        path.on_lost(9, Instant::ZERO);
         assert_eq!(path.state(), EcnState::Unknown);
         let mut lucky = path;
-        path.on_lost(1);
+        path.on_lost(1, Instant::ZERO);
         assert_eq!(path.state(), EcnState::Failed(EcnFailure::AllLost));
         let (_, mut space) = tested();
-        lucky.on_ack(&mut space, &ack(1, 1, 0, 0));
+        lucky.on_ack(&mut space, &ack(1, 1, 0, 0), Instant::ZERO);
         assert_eq!(lucky.state(), EcnState::Capable);
     }
 
+    /// Sends packets one by one, each of which arrives as CE. Returns how many.
+    fn overwrite(path: &mut PathEcn, space: &mut SpaceEcn, ce: &mut u64, now: Instant) -> u64 {
+        let before = *ce;
+        for _ in 0..100 {
+            let mark = path.begin_train(now);
+            if mark == Mark::NotEct {
+                break;
+            }
+            path.on_sent(space, mark, now, PTO);
+            *ce += 1;
+            assert_eq!(path.on_ack(space, &ack(1, 0, 0, *ce), now), 1, "CE counts");
+        }
+        *ce - before
+    }
+
     #[test]
-    fn path_fails_when_all_marks_are_ce_but_not_when_some_are() {
+    fn test_goes_on_while_all_marks_are_ce_and_ends_with_the_first_intact_one() {
         let (mut path, mut space) = tested();
-        assert_eq!(path.on_ack(&mut space, &ack(6, 0, 0, 6)), 6);
-        assert_eq!(path.state(), EcnState::Unknown);
-        let (mut congested, mut its_space) = (path, space);
-        path.on_lost(1);
-        path.on_ack(&mut space, &ack(3, 0, 0, 9));
+        let now = Instant::ZERO;
+        assert_eq!(path.on_ack(&mut space, &ack(6, 0, 0, 6), now), 6);
+        assert_eq!(path.state(), EcnState::Testing);
+        assert_eq!(path.mark(), Mark::Ect0);
+        path.on_lost(1, now);
+        assert_eq!(path.on_ack(&mut space, &ack(3, 0, 0, 9), now), 3);
+        assert_eq!(path.state(), EcnState::Testing, "all ten are known");
+        assert_eq!(send(&mut path, &mut space, 40), 40);
+        assert_eq!(path.on_ack(&mut space, &ack(9, 1, 0, 17), now), 8);
+        assert_eq!(path.state(), EcnState::Capable);
+        assert_eq!(path.next_test, None);
+    }
+
+    #[test]
+    fn path_that_overwrites_marks_fails_and_is_tested_again_ever_less_often() {
+        let (mut path, mut space) = (PathEcn::new(Mark::Ect0), SpaceEcn::default());
+        let (mut now, mut ce, mut wait) = (Instant::ZERO, 0, FIRST_RETEST);
+        for _ in 0..12 {
+            let sent = overwrite(&mut path, &mut space, &mut ce, now);
+            assert_eq!(sent, u64::from(ALL_CE_ROUNDS) + 1);
+            assert_eq!(path.state(), EcnState::Failed(EcnFailure::AllCe));
+            let early = now + (wait - Duration::from_nanos(1));
+            assert_eq!(path.begin_train(early), Mark::NotEct);
+            now = now + wait;
+            wait = (wait * 2).min(LONGEST_RETEST);
+        }
+        assert_eq!(wait, LONGEST_RETEST);
+        // The path has changed.
+        assert_eq!(path.begin_train(now), Mark::Ect0);
+        path.on_sent(&mut space, Mark::Ect0, now, PTO);
+        path.on_ack(&mut space, &ack(1, 1, 0, ce), now);
+        assert_eq!(path.state(), EcnState::Capable);
+    }
+
+    #[test]
+    fn marks_that_return_after_the_path_failed_count_and_an_intact_one_proves_it() {
+        let (mut path, mut space) = (PathEcn::new(Mark::Ect0), SpaceEcn::default());
+        let (now, mut ce) = (Instant::ZERO, 0);
+        path.on_sent(&mut space, Mark::Ect0, now, PTO);
+        path.on_sent(&mut space, Mark::Ect0, now, PTO);
+        overwrite(&mut path, &mut space, &mut ce, now);
         assert_eq!(path.state(), EcnState::Failed(EcnFailure::AllCe));
-        congested.on_ack(&mut its_space, &ack(4, 1, 0, 9));
-        assert_eq!(congested.state(), EcnState::Capable);
+        assert_eq!(path.on_ack(&mut space, &ack(1, 0, 0, ce + 1), now), 1);
+        assert_eq!(path.state(), EcnState::Failed(EcnFailure::AllCe));
+        assert_eq!(path.on_ack(&mut space, &ack(1, 1, 0, ce + 1), now), 0);
+        assert_eq!(path.state(), EcnState::Capable);
+    }
+
+    /// Packets of the handshake whose keys are gone are neither acknowledged nor lost.
+    #[test]
+    fn path_without_any_answer_is_tested_again() {
+        let (mut path, _) = tested();
+        assert_eq!(
+            path.begin_train(Instant::ZERO + FIRST_RETEST / 2),
+            Mark::NotEct
+        );
+        assert_eq!(path.begin_train(Instant::ZERO + FIRST_RETEST), Mark::Ect0);
+        assert_eq!(path.state(), EcnState::Testing);
+    }
+
+    /// What can happen to a path, as far as the state of validation goes.
+    const EVENTS: [&str; 8] = [
+        "train",
+        "late train",
+        "intact",
+        "CE",
+        "lost",
+        "bleached",
+        "decreased",
+        "no marks",
+    ];
+
+    fn apply(path: &mut PathEcn, space: &mut SpaceEcn, sent: &mut u64, event: &str) -> u64 {
+        let now = path.next_test.unwrap_or(Instant::ZERO);
+        let before = space.reported;
+        let grown = |intact, ce| ack(1, before.ect0 + intact, before.ect1, before.ce + ce);
+        let mut report = |report: EcnAck| path.on_ack(space, &report, Instant::ZERO);
+        match event {
+            "train" | "late train" => {
+                let at = if event == "train" { Instant::ZERO } else { now };
+                let mark = path.begin_train(at);
+                for _ in 0..TESTING_PACKETS {
+                    path.on_sent(space, mark, at, PTO);
+                    *sent += u64::from(mark != Mark::NotEct);
+                }
+                0
+            }
+            "intact" => report(grown(1, 0)),
+            "CE" => report(grown(0, 1)),
+            "bleached" => report(grown(0, 0)),
+            "decreased" => report(EcnAck {
+                newly_acked_ect0: 0,
+                counts: Some(EcnCounts {
+                    ect1: 0,
+                    ce: 0,
+                    ect0: 0,
+                }),
+                ..EcnAck::default()
+            }),
+            "no marks" => report(EcnAck::default()),
+            "lost" => {
+                path.on_lost(1, Instant::ZERO);
+                0
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Every sequence of seven events, of which the first is a train: what each does in each
+    /// state, as RFC 9000 §13.4.2 and the module's documentation have it.
+    #[test]
+    fn every_event_in_every_state_leads_where_it_should() {
+        let mut table = std::collections::BTreeSet::new();
+        let mut worlds = vec![(PathEcn::new(Mark::Ect0), SpaceEcn::default(), 0_u64)];
+        for depth in 0..7 {
+            let mut next = Vec::new();
+            for (path, space, sent) in worlds {
+                for event in EVENTS {
+                    if depth == 0 && event != "train" {
+                        continue;
+                    }
+                    let answer = matches!(event, "intact" | "CE" | "bleached" | "lost");
+                    let (mut then, mut its_space, mut now_sent) = (path, space, sent);
+                    let known = path.marked_acked + path.marked_lost;
+                    if answer && known >= path.marked_sent {
+                        continue;
+                    }
+                    let ce = apply(&mut then, &mut its_space, &mut now_sent, event);
+                    check(&path, &then, event, ce, &space);
+                    table.insert(format!("{:?}, {event} -> {:?}", path.state, then.state));
+                    next.push((then, its_space, now_sent));
+                }
+            }
+            worlds = next;
+        }
+        let table: Vec<_> = table.into_iter().collect();
+        println!("{}", table.join("\n"));
+        assert!(table.len() >= 30, "{}", table.len());
+    }
+
+    fn check(before: &PathEcn, after: &PathEcn, event: &str, ce: u64, space: &SpaceEcn) {
+        use EcnState::{Capable, Failed, Testing, Unknown};
+        let final_failure =
+            |state| matches!(state, Failed(failure) if !failure.may_be_congestion());
+        let step = (before.state, after.state);
+        let text = format!("{step:?} at {event}");
+        if final_failure(before.state) {
+            assert_eq!(before.state, after.state, "{text}");
+            assert_eq!(ce, 0, "{text}");
+            return;
+        }
+        let expected = match event {
+            "train" | "no marks" => !matches!(step, (Failed(_) | Capable, new) if new != step.0),
+            "late train" => {
+                matches!(after.state, Unknown | Testing | Capable)
+                    && (before.next_test.is_none() || after.wait == before.wait * 2)
+            }
+            "intact" => after.state == Capable,
+            // Every mark is reported to the controller, and takes no state but Unknown.
+            "CE" => {
+                ce == 1
+                    && matches!(
+                        (step.0, step.1),
+                        (Unknown, Testing)
+                            | (Testing, Testing | Failed(EcnFailure::AllCe))
+                            | (Capable, Capable)
+                            | (Failed(_), Failed(_))
+                    )
+            }
+            "lost" => step.0 == step.1 || step == (Unknown, Failed(EcnFailure::AllLost)),
+            "bleached" => after.state == Failed(EcnFailure::Bleached),
+            "decreased" => {
+                let fell = space.reported != EcnCounts::default();
+                !fell || after.state == Failed(EcnFailure::Decreased)
+            }
+            other => panic!("{other}"),
+        };
+        assert!(expected, "{text}");
+        // A test is due again exactly where nothing but time can decide.
+        let asks = matches!(
+            after.state,
+            Unknown | Failed(EcnFailure::AllCe | EcnFailure::AllLost)
+        );
+        assert_eq!(after.next_test.is_some(), asks, "{text}");
     }
 
     /// A new path starts from the counts of the space and not from zero, and late packets
@@ -398,11 +686,11 @@ mod tests {
     #[test]
     fn new_path_starts_from_the_counts_of_the_space() {
         let (mut old, mut space) = tested();
-        old.on_ack(&mut space, &ack(4, 4, 0, 0));
+        old.on_ack(&mut space, &ack(4, 4, 0, 0), Instant::ZERO);
         let mut new = PathEcn::new(Mark::Ect0);
         send(&mut new, &mut space, 3);
         // Six late packets of the old path and two of the new.
-        assert_eq!(new.on_ack(&mut space, &ack(2, 12, 0, 0)), 0);
+        assert_eq!(new.on_ack(&mut space, &ack(2, 12, 0, 0), Instant::ZERO), 0);
         assert_eq!(new.state(), EcnState::Capable);
     }
 
@@ -416,9 +704,9 @@ mod tests {
             newly_acked_ect1: 2,
         };
         let (mut remarked, mut its_space) = (path, space);
-        path.on_ack(&mut space, &report(0, 2));
+        path.on_ack(&mut space, &report(0, 2), Instant::ZERO);
         assert_eq!(path.state(), EcnState::Capable);
-        remarked.on_ack(&mut its_space, &report(2, 0));
+        remarked.on_ack(&mut its_space, &report(2, 0), Instant::ZERO);
         assert_eq!(remarked.state(), EcnState::Failed(EcnFailure::Bleached));
     }
 
@@ -441,18 +729,18 @@ mod tests {
             let (mut path, mut space) = (PathEcn::new(Mark::Ect0), SpaceEcn::default());
             send(&mut path, &mut space, 1);
             let mut counts = EcnCounts { ect0: 1, ..EcnCounts::default() };
-            path.on_ack(&mut space, &ack(1, 1, 0, 0));
+            path.on_ack(&mut space, &ack(1, 1, 0, 0), Instant::ZERO);
             let (mut newly, mut told) = (0, 0);
             for (n, fate) in fates.iter().enumerate() {
                 prop_assert_eq!(send(&mut path, &mut space, 1), 1);
                 match fate {
-                    0 => path.on_lost(1),
+                    0 => path.on_lost(1, Instant::ZERO),
                     1 => { counts.ce += 1; newly += 1; }
                     _ => { counts.ect0 += 1; newly += 1; }
                 }
                 if n % ack_every == 0 {
                     let report = ack(newly, counts.ect0, 0, counts.ce);
-                    told += path.on_ack(&mut space, &report);
+                    told += path.on_ack(&mut space, &report, Instant::ZERO);
                     newly = 0;
                     prop_assert_eq!(told, counts.ce);
                 }

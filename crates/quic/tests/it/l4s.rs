@@ -116,7 +116,8 @@ fn packets_carry_ecn_codepoint_of_controller() {
 }
 
 /// RFC 9000 §13.4.2: whatever a path does to the marks, the connection notices,
-/// stops marking and goes on.
+/// stops marking and goes on. Where all marks are CE that takes sixteen rounds, since a congested
+/// queue does the same for a while.
 #[test]
 fn altered_ecn_marks_disable_ecn() {
     type Change = fn(Ecn) -> Option<Ecn>;
@@ -161,7 +162,8 @@ fn altered_ecn_marks_disable_ecn() {
             .iter()
             .filter(|&&ecn| ecn != Ecn::NotEct)
             .count();
-        assert!(marked < 60, "{name}: {marked} marked");
+        let limit = if name == "all CE" { 160 } else { 60 };
+        assert!(marked < limit, "{name}: {marked} marked");
         let read = bulk.run_for(&mut world, Duration::from_secs(1));
         assert!(read * 8 > 40_000_000, "{name}: {read} bytes in a second");
     }

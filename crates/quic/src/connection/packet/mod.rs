@@ -415,6 +415,10 @@ impl PacketWriter<'_> {
             let space = self.frames.spaces.get_mut(draft.space);
             path.ecn.on_sent(&mut space.ecn, mark, now, pto);
         }
+        if draft.path == self.network.paths.active_id() {
+            let ecn = self.network.paths.active().ecn.state();
+            self.reports.trace.ecn(now, ecn);
+        }
         let state = self.frames.spaces.get_mut(draft.space);
         if draft.ack_eliciting {
             state.probes = state.probes.saturating_sub(1);

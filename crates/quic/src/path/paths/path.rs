@@ -126,8 +126,8 @@ impl Path {
     }
 
     /// Starts a train: its datagrams all get the current ECN mark.
-    pub(crate) fn begin_train(&mut self) {
-        self.train_mark = self.ecn.mark();
+    pub(crate) fn begin_train(&mut self, now: Instant) {
+        self.train_mark = self.ecn.begin_train(now);
     }
 
     /// Handles a PATH_RESPONSE that may answer a challenge of this path.
