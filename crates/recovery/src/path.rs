@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::congestion::initial_window;
 use crate::controller::{
     AcksNeeded, Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious,
-    State, WindowPolicy,
+    State,
 };
 use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
@@ -524,10 +524,7 @@ impl PathRecovery {
         let trains = self.controller.trains_per_second();
         let rate = self.pacing_rate();
         let mut pacing = Pacing::new(trains, rate, self.mds, self.trusted, measured);
-        // BBR's own bursts let flows share a queue that marks: without them, eight flows at a
-        // step of 5 ms were far from equal (`marked_by_step`).
-        let model = self.controller.window_policy() == WindowPolicy::Model;
-        if self.marked_early && !model {
+        if self.marked_early {
             pacing = pacing.for_marking_queue(self.mds);
         }
         match self.pacer.request(pacing, self.mds, room, now) {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::harness::{BYTES, Bench, Call, Fixed, PATH, at};
+use crate::congestion::{Algorithm, CongestionControl, NewPath, SlowStart};
 use crate::controller::State;
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
@@ -295,4 +296,34 @@ fn path_reports_delivered_and_lost_bytes() {
     assert_eq!(path.next_index(), 6);
     assert_eq!(path.mds(), BYTES);
     assert_eq!(path.window(), 1 << 30);
+}
+
+/// Two datagrams that leave together are marked by their own burst where a queue marks before the
+/// second has waited for the first: the controller, a model too, would stay at its minimum.
+#[test]
+fn datagrams_leave_one_by_one_after_an_early_mark_with_every_controller() {
+    for algorithm in Algorithm::ALL {
+        let mut bench = Bench::new();
+        let path = NewPath {
+            mds: BYTES,
+            slow_start: SlowStart::HyStart,
+            seed: 1,
+        };
+        let controller = CongestionControl::from(*algorithm).build(&path);
+        let mut recovery = Recovery::new(Config::default(), at(0));
+        recovery.add_path(PATH, controller, BYTES, at(0));
+        bench.recovery = recovery;
+        for (sent, acked) in [(0, 40), (41, 82)] {
+            let number = bench.send(sent);
+            bench.ack(number..=number, acked);
+        }
+        let train = |bench: &mut Bench| match bench.recovery.gate(PATH, at(200)) {
+            Gate::Open { bytes } => bytes,
+            other => panic!("{algorithm}: {other:?}"),
+        };
+        assert!(train(&mut bench) >= 2 * BYTES, "{algorithm}: no mark yet");
+        bench.recovery.on_ecn_ce(PATH, 1, 1, at(82));
+        let bytes = train(&mut bench);
+        assert!((BYTES..2 * BYTES).contains(&bytes), "{algorithm}: {bytes}");
+    }
 }
