@@ -518,7 +518,7 @@ mod tests {
             assert_eq!(path.state(), EcnState::Failed(EcnFailure::AllCe));
             let early = now + (wait - Duration::from_nanos(1));
             assert_eq!(path.begin_train(early), Mark::NotEct);
-            now = now + wait;
+            now += wait;
             wait = (wait * 2).min(LONGEST_RETEST);
         }
         assert_eq!(wait, LONGEST_RETEST);
