@@ -46,6 +46,9 @@ pub(crate) const FIRST_RETEST: Duration = Duration::from_secs(30);
 /// The longest time between two tests.
 pub(crate) const LONGEST_RETEST: Duration = Duration::from_secs(3600);
 
+/// Repeats after which the time to the next test is the longest: 30 s × 2^7 is more than an hour.
+const MOST_REPEATS: u8 = 7;
+
 /// The ECN field of a sent IP packet, which is never CE (RFC 3168 §5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
@@ -200,8 +203,8 @@ pub(crate) struct PathEcn {
     round_ends: u64,
     /// When to test again, if the state is one that may be due to congestion.
     next_test: Option<Instant>,
-    /// The time from the end of this test to the next.
-    wait: Duration,
+    /// How often a test was repeated, as far as it matters for [`wait`](Self::wait).
+    repeats: u8,
 }
 
 impl PathEcn {
@@ -222,7 +225,7 @@ impl PathEcn {
             ce_rounds: 0,
             round_ends: 0,
             next_test: None,
-            wait: FIRST_RETEST,
+            repeats: 0,
         }
     }
 
@@ -247,7 +250,7 @@ impl PathEcn {
     pub(crate) fn begin_train(&mut self, now: Instant) -> Mark {
         if self.next_test.is_some_and(|at| now >= at) {
             *self = Self {
-                wait: self.wait.saturating_mul(2).min(LONGEST_RETEST),
+                repeats: self.repeats.saturating_add(1).min(MOST_REPEATS),
                 ..Self::new(self.preferred)
             };
         }
@@ -361,7 +364,15 @@ impl PathEcn {
             EcnState::Failed(failure) => failure.may_be_congestion(),
             EcnState::Testing | EcnState::Capable => false,
         };
-        self.next_test = again.then(|| now + self.wait);
+        self.next_test = again.then(|| now + self.wait());
+    }
+
+    /// Returns the time from the end of this test to the next.
+    fn wait(&self) -> Duration {
+        let doubled = 1_u32.checked_shl(u32::from(self.repeats));
+        FIRST_RETEST
+            .saturating_mul(doubled.unwrap_or(u32::MAX))
+            .min(LONGEST_RETEST)
     }
 }
 
@@ -650,7 +661,7 @@ mod tests {
             "train" | "no marks" => !matches!(step, (Failed(_) | Capable, new) if new != step.0),
             "late train" => {
                 matches!(after.state, Unknown | Testing | Capable)
-                    && (before.next_test.is_none() || after.wait == before.wait * 2)
+                    && (before.next_test.is_none() || after.wait() == before.wait() * 2)
             }
             "intact" => after.state == Capable,
             // Every mark is reported to the controller, and takes no state but Unknown.
