@@ -34,7 +34,7 @@ use crate::count::Count;
 use crate::event::{MigrationState, TraceEvent};
 use crate::path::paths::{Effect, Effects, MoveError, RemovalReason};
 use crate::path::{Addresses, scope};
-use crate::wire::MIN_MTU;
+use crate::wire::{MIN_MTU, PacketKind};
 use crate::{Instant, Role};
 
 /// Reusable memory for the results of recovery.
@@ -157,19 +157,47 @@ impl Network {
     pub(super) fn is_unexpected_source(
         &self,
         from: &RecvMeta,
-        progress: HandshakeProgress,
+        role: Role,
         allow_migration: bool,
     ) -> bool {
-        // The local address may not be known yet, so only the remote address counts.
-        if self.paths.iter().any(|path| path.remote == from.remote) {
-            return false;
-        }
-        // A client talks to addresses it chose (RFC 9000 §9); a server's client
-        // does not move before the handshake is confirmed, nor if forbidden.
-        progress.role == Role::Client
-            || progress.handshake != HandshakeState::Confirmed
-            || !allow_migration
-            || !scope::is_allowed_client_address(self.paths.active().remote, from.remote)
+        // A client talks to addresses it chose (RFC 9000 §9); a server's client does not
+        // move if that is forbidden.
+        !self.paths.has_remote(from.remote)
+            && (role == Role::Client
+                || !allow_migration
+                || !scope::is_allowed_client_address(self.paths.active().remote, from.remote))
+    }
+
+    /// Returns whether a packet comes from an address that the peer may not use yet. A client
+    /// does not move before the handshake is confirmed (RFC 9000 §9), but its NAT may. Of its
+    /// packets then, those with Handshake protection are processed: only the client can have
+    /// sent them, and without them the handshake would never complete.
+    #[inline]
+    pub(super) fn is_unexpected_packet(
+        &self,
+        from: &RecvMeta,
+        handshake: HandshakeState,
+        kind: PacketKind,
+    ) -> bool {
+        handshake != HandshakeState::Confirmed
+            && kind != PacketKind::Handshake
+            && !self.paths.has_remote(from.remote)
+    }
+
+    /// Handles the completion of the handshake by a datagram of `len` bytes. If its address is
+    /// not that of the handshake, a server follows its client there.
+    pub(super) fn on_completing_datagram(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: &mut ReusableOutcome,
+        from: &RecvMeta,
+        len: usize,
+    ) {
+        let pto = self.pto();
+        let effects = self
+            .paths
+            .on_completing_datagram(cx.now, pto, &from.into(), len);
+        self.apply_effects(cx, outcome, effects);
     }
 
     /// Counts a datagram of `len` bytes towards the anti-amplification limit of its path,

@@ -47,14 +47,14 @@ impl Connection {
         let progress = self.progress();
         if self
             .network
-            .is_unexpected_source(&from, progress, self.config.allow_migration)
+            .is_unexpected_source(&from, self.role, self.config.allow_migration)
         {
             return self
                 .reports
                 .packet_dropped(now, (None, DropReason::Unexpected));
         }
-        self.network
-            .credit_received(now, progress, &from, datagram.len());
+        let len = datagram.len();
+        self.network.credit_received(now, progress, &from, len);
         // Opening a packet may overwrite the bytes where a stateless reset has its token.
         let token = candidate(datagram);
         let mut authenticated = false;
@@ -67,6 +67,11 @@ impl Connection {
         if let Err(error) = self.process_undecryptable(now) {
             self.fail(now, error);
             return;
+        }
+        if progress.handshake != self.lifecycle.handshake && self.lifecycle.is_open() {
+            // After the packets that waited for this: those came earlier, and would lead back.
+            let (network, mut cx, outcome) = self.network_parts(now);
+            network.on_completing_datagram(&mut cx, outcome, &from, len);
         }
         self.discard_early_spaces();
         if self.frames.streams.take_progress() {
@@ -175,6 +180,13 @@ impl Connection {
             }
         };
         let dropped = |reason| PacketError::Dropped((Some(kind), reason));
+        let handshake = self.lifecycle.handshake;
+        if self
+            .network
+            .is_unexpected_packet(&arrival.from, handshake, kind)
+        {
+            return Err(dropped(DropReason::Unexpected));
+        }
         if let HeaderKind::Initial { token } = header.kind
             && self.is_client()
             && !token.is_empty()

@@ -159,6 +159,60 @@ fn rebound_client_that_only_waits_gets_its_response() {
     assert_eq!(world.server.connection().remote_address(), new);
 }
 
+/// A client behind a NAT that rebinds before the client's last flight leaves: until then
+/// the network passes on what `passes` says of the client's datagrams after its first flight.
+fn rebound_in_handshake(seed: u64, passes: fn(&Packet) -> bool) -> (World, SocketAddr) {
+    let mut world = World::new(Setup::new(), path(LINK, seed), seed);
+    let (old, new) = (address("203.0.113.1:7000"), address("203.0.113.2:7000"));
+    // The server's flight arrives after 20 ms.
+    world.nat = Some(Nat::new(old).rebind(Time(25_000_000), new));
+    let mut answered = false;
+    world.filter = Some(Box::new(move |direction, packet: &mut Packet| {
+        answered |= direction == Direction::Down;
+        direction == Direction::Down || !answered || packet.src == new || passes(packet)
+    }));
+    world.connect();
+    (world, new)
+}
+
+/// Downloads from the time that the client has completed its handshake, after which the server
+/// stays at the client's new address.
+fn download_from(world: &mut World, new: SocketAddr) {
+    let complete = world.run_until(Duration::from_millis(24), |world| {
+        !world.client.connection().is_handshaking()
+    });
+    assert!(complete, "the server's flight arrives before the rebinding");
+    assert!(download(world, 100_000, Duration::from_secs(5)));
+    // Longer than a validation may take.
+    world.run_for(Duration::from_secs(2));
+    assert!(world.client.connection().is_confirmed());
+    let server = world.server.connection();
+    assert_eq!(server.remote_address(), new);
+    let counters = server.stats(clearway_quic::Instant::ZERO).counters;
+    assert_eq!(counters.migrations, 1);
+}
+
+/// A NAT does not wait for a handshake. If the server dropped the client's last flight
+/// because of its address, both ends would repeat themselves until they time out.
+#[test]
+fn client_rebound_before_its_finished_completes_handshake() {
+    for seed in 0..8 {
+        let (mut world, new) = rebound_in_handshake(seed, |_| false);
+        download_from(&mut world, new);
+    }
+}
+
+/// 1-RTT packets from the old address, which waited for the handshake to complete, must not
+/// lead the server back there: the client may send nothing more until it is answered.
+#[test]
+fn waiting_packets_from_old_address_do_not_lead_back_after_rebinding() {
+    for seed in 0..8 {
+        let short = |packet: &Packet| packet.data.first().is_some_and(|first| first & 0x80 == 0);
+        let (mut world, new) = rebound_in_handshake(seed, short);
+        download_from(&mut world, new);
+    }
+}
+
 /// Asking is no keep-alive: four times, ever more rarely, and then the connection
 /// ends of its idle timeout.
 #[test]

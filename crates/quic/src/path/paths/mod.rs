@@ -19,6 +19,7 @@
 //! | event | on the active path | on the fallback | on a standby path | on an unknown path |
 //! |---|---|---|---|---|
 //! | newest non-probing packet (server) | stays active; a `Candidate` becomes a `Probe` | becomes active, V; the old path is `Abandoned` | becomes active: V if `Retained`, else U; but at another local address it waits as `Candidate` until validated | the same, as a new path |
+//! | the handshake completes (server) | stays active | – | – | becomes active, U; at another local address it waits as `Candidate` until validated |
 //! | PATH_CHALLENGE | is answered | the same | the same | the same, as a new `Probe` |
 //! | PATH_RESPONSE, full size | V; the fallback is `Retained` | nothing | `Probe` becomes `Retained`; `Candidate` becomes active, V; `Abandoned` becomes the fallback in U, else `Retained` | – |
 //! | PATH_RESPONSE, small | its address is validated | nothing | its address is validated | – |
@@ -318,6 +319,12 @@ impl Paths {
     #[must_use]
     pub fn find(&self, from: &Addresses) -> Option<PathId> {
         self.iter().find(|path| path.matches(from)).map(Path::id)
+    }
+
+    /// Returns whether there is a path to this address of the peer. The local address does not
+    /// count, since it may not be known yet.
+    pub(crate) fn has_remote(&self, remote: SocketAddr) -> bool {
+        self.iter().any(|path| path.remote == remote)
     }
 
     fn find_mut(&mut self, from: &Addresses) -> Option<&mut Path> {

@@ -275,6 +275,26 @@ fn path_id_in_use_is_not_reused() {
     assert_eq!(ids, [0, 1, 2, u32::MAX]);
 }
 
+/// As after a NAT rebinding during the handshake. A client stays where it is, and so does a
+/// server whose client used another of the server's addresses.
+#[test]
+fn datagram_that_completes_handshake_is_followed_by_server_only() {
+    for (role, at, after, effects) in [
+        (Role::Server, 'A', "A", 0),
+        (Role::Server, 'B', "B?A", 2),
+        (Role::Server, 'J', "A", 0),
+        (Role::Client, 'B', "A", 0),
+    ] {
+        let mut bench = Bench::new(role);
+        let from = addresses(role, at);
+        let done = bench.paths.on_completing_datagram(NOW, PTO, &from, 100);
+        assert_eq!((bench.show().as_str(), done.len()), (after, effects));
+        let credit = bench.paths.active().amplification.available();
+        // RFC 9000 §8.1: the handshake proved the old address, and not this one.
+        assert_eq!(credit == 300, after != "A");
+    }
+}
+
 /// The whole table for a server: each state, and each event that leads to another.
 #[test]
 fn server_transition_table() {

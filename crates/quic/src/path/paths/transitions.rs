@@ -87,6 +87,25 @@ impl Paths {
         effects
     }
 
+    /// Handles the completion of the handshake by a datagram of `bytes`. If its client's address
+    /// is new, a server follows there: a NAT rebound during the handshake. Like any other move,
+    /// it is validated (RFC 9000 §9.3).
+    pub fn on_completing_datagram(
+        &mut self,
+        now: Instant,
+        pto: Duration,
+        from: &Addresses,
+        bytes: usize,
+    ) -> Effects {
+        let mut effects = Effects::new();
+        if self.role == Role::Server && self.confirmed && !self.has_remote(from.remote) {
+            let path = self.new_path(now, pto, *from, bytes, &mut effects);
+            let role = StandbyRole::Probe;
+            self.follow_client(now, pto, StandbyPath { path, role }, &mut effects);
+        }
+        effects
+    }
+
     /// Handles a PATH_CHALLENGE in a datagram of `bytes`. It is answered on the path that
     /// it arrived on (RFC 9000 §8.2.2).
     pub fn on_challenge(
