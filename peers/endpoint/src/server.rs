@@ -13,6 +13,7 @@ use clearway::{
     Version, VersionPreference, http as http3,
 };
 use contract::runner::Environment;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     client::{HQ, algorithms},
@@ -26,8 +27,17 @@ const STREAMS: u64 = 1000;
 /// How long a handshake may take: with 30 % loss, some need more than the default of a minute.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Serves until killed.
+/// Serves until SIGTERM. What the connections have written of their qlog files is in them then: a
+/// connection that hangs is the one whose file matters.
 pub(crate) async fn run(environment: &Environment, test: TestCase) -> Result<()> {
+    let mut terminated = signal(SignalKind::terminate()).context("handling SIGTERM")?;
+    tokio::select! {
+        served = serve(environment, test) => served,
+        _ = terminated.recv() => Ok(()),
+    }
+}
+
+async fn serve(environment: &Environment, test: TestCase) -> Result<()> {
     let address = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), environment.port);
     let config = config(environment, test)?;
     let pages = Pages::new(&environment.www);

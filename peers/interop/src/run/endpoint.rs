@@ -199,7 +199,10 @@ fn certify(folder: &Path, links: usize) -> Result<()> {
     Ok(())
 }
 
-/// A running server, killed when it is dropped.
+/// How long a server may take to end when it is asked to, as in the public runner.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A running server. When it is dropped it is asked to end, and killed if it does not.
 pub(crate) struct Server(Child);
 
 impl Server {
@@ -235,6 +238,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        let id = self.0.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &id]).status();
+        let begun = Instant::now();
+        while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < GRACE {
+            std::thread::sleep(POLL);
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

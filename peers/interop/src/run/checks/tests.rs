@@ -181,6 +181,17 @@ fn new_path_begins_with_a_challenge_that_is_answered() {
 }
 
 #[test]
+fn challenge_to_a_client_that_closes_needs_no_answer_unless_it_is_repeated() {
+    let close = || packet(CLIENT, (2, 9), &[0x1c, 0, 0, 0]);
+    let challenged = |data| packet(SERVER, (2, 9), &challenge(data));
+    let old = || packet(SERVER, (1, 9), &[1]);
+    let done = recording(vec![old(), challenged(7), close()]);
+    assert_eq!(challenged_by_server(&done), Ok(()));
+    let twice = recording(vec![old(), challenged(7), challenged(8), close()]);
+    rejected(challenged_by_server, &twice, "expected an answer");
+}
+
+#[test]
 fn client_moves_to_the_preferred_address_with_a_new_connection_id() {
     let begin = || packet(CLIENT, (1, 8), &[1]);
     let on_new_path = |sender, payload: &[u8]| {
