@@ -238,9 +238,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let id = self.0.id().to_string();
-        let _ = Command::new("kill").args(["-TERM", &id]).status();
         let begun = Instant::now();
+        // Once it has been waited for, its ID may be another process's.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            let id = self.0.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &id]).status();
+        }
         while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < GRACE {
             std::thread::sleep(POLL);
         }
