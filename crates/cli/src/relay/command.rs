@@ -7,7 +7,7 @@ use std::io;
 use std::time::Instant;
 
 use clearway_links::Span;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::report::Report;
 use super::{Args, Config, Relay, RelayStats};
@@ -32,8 +32,12 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
         Failure::caused(Kind::Address, what, &error)
     })?;
     let listen = relay.local_addr();
-    announce(&config, listen);
-    runtime.block_on(wait(&mut relay, args))?;
+    runtime.block_on(async {
+        // Before anybody is told that it listens: whoever is, may stop it at once.
+        let signals = Signals::new()?;
+        announce(&config, listen);
+        wait(&mut relay, signals, args).await
+    })?;
     let stats = relay.stop()?;
     conclude(&config, listen, started.elapsed(), &stats, args.json)?;
     Ok(())
@@ -52,17 +56,30 @@ fn announce(config: &Config, listen: SocketAddr) {
     say!("relay: down {}", plain(config.down.to_string()));
 }
 
+/// The signals that end it.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+}
+
 /// Waits until the time is over, a signal arrives, or the relay ends by itself.
-async fn wait(relay: &mut Relay, args: &Args) -> io::Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+async fn wait(relay: &mut Relay, mut signals: Signals, args: &Args) -> io::Result<()> {
     let over = sleep(args.duration);
     tokio::pin!(over);
     loop {
         tokio::select! {
             () = relay.ended() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+            _ = signals.interrupt.recv() => return Ok(()),
+            _ = signals.terminate.recv() => return Ok(()),
             () = &mut over => return Ok(()),
             () = sleep(args.every) => {
                 let stats = relay.stats()?;

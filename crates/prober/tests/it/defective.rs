@@ -3,18 +3,38 @@
 use std::time::Duration;
 
 use clearway_prober::testing::{Defect, DefectiveServer};
-use clearway_prober::{Case, Probe, Report, Trust, Verdict, builtin_cases};
+use clearway_prober::{Case, CaseResult, Probe, Report, Trust, Verdict, builtin_cases};
 
 /// Enough on loopback; what a deaf server owes never comes.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 async fn probe(defect: Defect, cases: &[Case]) -> Report {
+    let report = probe_at_once(defect, cases, 24).await;
+    let unsteady = |name: &str| {
+        let named = |result: &&CaseResult| result.name == name;
+        let result = report.results.iter().find(named);
+        result.is_some_and(|result| result.verdict == Verdict::Unsteady)
+    };
+    // On a busy machine 23 others can make a server too slow for one.
+    let again: Vec<_> = (cases.iter().filter(|case| unsteady(&case.name)))
+        .cloned()
+        .collect();
+    if again.is_empty() {
+        return report;
+    }
+    let Report { mut results, .. } = probe_at_once(defect, &again, 1).await;
+    let steady = |result: &CaseResult| result.verdict != Verdict::Unsteady;
+    results.extend(report.results.iter().filter(|it| steady(it)).cloned());
+    Report { results, ..report }
+}
+
+async fn probe_at_once(defect: Defect, cases: &[Case], parallel: usize) -> Report {
     let server = DefectiveServer::start(defect).await.unwrap();
     let probe = Probe::new(&server.url(), Trust::Any).unwrap();
     let probe = probe
         .patience(PATIENCE)
         .connect_timeout(Duration::from_secs(30))
-        .parallel(24);
+        .parallel(parallel);
     probe.run(cases, |_| {}).await.unwrap()
 }
 
