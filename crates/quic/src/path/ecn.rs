@@ -10,16 +10,16 @@
 //! Without ECN that flow hears nothing of a queue that marks instead of dropping: it keeps the
 //! queue long, takes several times the share of its neighbours, and every later test meets its own
 //! queue. So the test goes on with marked packets, and every CE is reported to the controller, for
-//! [`ALL_CE_ROUNDS`] rounds: enough to bring an initial window to its minimum, after which a queue
+//! `ALL_CE_ROUNDS` rounds: enough to bring an initial window to its minimum, after which a queue
 //! of the flow's own making has drained. One packet that arrives with its mark intact ends the
 //! test.
 //!
 //! # Tests are repeated
 //! Congestion can explain that all packets of a test were marked CE for longer, or that all were
 //! lost; and the keys of packets may be gone before their fate is known. In these cases the path
-//! is tested again (RFC 9000 §13.4.2.2) after [`FIRST_RETEST`], and then after twice as long each
-//! time, up to [`LONGEST_RETEST`]. On a path that drops marked packets a test costs ten packets, on
-//! one that overwrites marks [`ALL_CE_ROUNDS`] rounds of falling windows. Nothing but damage
+//! is tested again (RFC 9000 §13.4.2.2) after `FIRST_RETEST`, and then after twice as long each
+//! time, up to `LONGEST_RETEST`. On a path that drops marked packets a test costs ten packets, on
+//! one that overwrites marks `ALL_CE_ROUNDS` rounds of falling windows. Nothing but damage
 //! explains counts that are wrong, and they fail for ever.
 
 use core::time::Duration;
