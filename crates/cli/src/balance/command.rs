@@ -22,6 +22,7 @@ use super::report::{Report, without_server_id};
 use super::take_over::{self, TakeOver};
 use super::watch::watch;
 use crate::failure::{Failure, Kind};
+use crate::interrupt::Interrupts;
 use crate::output::{print, print_json};
 
 /// How often the file is looked at, and the counts for what is worth a warning.
@@ -253,8 +254,7 @@ fn run(args: &Args) -> Result<(), Failure> {
                 say!("balance: another process has taken over");
                 tokio::select! {
                     () = take_over::forward_last_replies(&balancer) => {}
-                    _ = signals.interrupt.recv() => {}
-                    _ = signals.terminate.recv() => {}
+                    _ = signals.ends.next() => {}
                 }
                 Ok(())
             }
@@ -332,16 +332,14 @@ fn announce(address: SocketAddr, metrics: Option<&Metrics>, json: bool) -> Resul
 }
 
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    ends: Interrupts,
     hangup: Signal,
 }
 
 impl Signals {
     fn new() -> std::io::Result<Self> {
         Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
+            ends: Interrupts::new()?,
             hangup: signal(SignalKind::hangup())?,
         })
     }
@@ -358,8 +356,7 @@ async fn wait(
     let mut warnings = Warnings::default();
     loop {
         let asked = tokio::select! {
-            _ = signals.interrupt.recv() => return Ok(()),
-            _ = signals.terminate.recv() => return Ok(()),
+            _ = signals.ends.next() => return Ok(()),
             _ = signals.hangup.recv() => true,
             () = tokio::time::sleep(GLANCE) => false,
         };

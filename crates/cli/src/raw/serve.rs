@@ -6,7 +6,6 @@ use std::io::Write as _;
 use clearway::{
     BuildError, Connection, ConnectionError, Endpoint, QlogDir, ServerConfig, TransportConfig,
 };
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
@@ -16,6 +15,7 @@ use super::report::{ConnectionClosed, Listening, ServeSummary};
 use super::{ALPN, answer};
 use crate::failure::{Failure, Kind};
 use crate::identity;
+use crate::interrupt::Interrupts;
 use crate::output::{print, print_json};
 use crate::qlog::with_traces;
 
@@ -28,11 +28,10 @@ const GOODBYE: Duration = Duration::from_secs(1);
 /// If the certificate cannot be used, the address cannot be bound, or stdout cannot be written to.
 pub(super) async fn serve(args: &Serve, qlog: Option<&QlogDir>) -> Result<(), Failure> {
     let server = bind(args, qlog)?;
+    let mut interrupts = Interrupts::new()?;
     announce(&server, args.json)?;
     let (reports, mut closed) = mpsc::unbounded_channel();
     let serving = server.serve(move |connection| on_connection(connection, reports.clone()));
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
     let mut served = ServeSummary::default();
     let mut serving = Box::pin(serving);
     loop {
@@ -42,8 +41,7 @@ pub(super) async fn serve(args: &Serve, qlog: Option<&QlogDir>) -> Result<(), Fa
                 ended.map_err(|e| Failure::caused(Kind::Endpoint, "server failed", &e))?;
                 break;
             }
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
+            _ = interrupts.next() => break,
         }
     }
     drop(serving);

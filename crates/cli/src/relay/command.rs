@@ -7,11 +7,11 @@ use std::io;
 use std::time::Instant;
 
 use clearway_links::Span;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::report::Report;
 use super::{Args, Config, Relay, RelayStats};
 use crate::failure::{Failure, Kind};
+use crate::interrupt::Interrupts;
 use crate::output::print_json;
 
 /// Runs a relay until its time is over or a signal arrives.
@@ -34,9 +34,9 @@ pub(crate) fn command(args: &Args) -> Result<(), Failure> {
     let listen = relay.local_addr();
     runtime.block_on(async {
         // Before anybody is told that it listens: whoever is, may stop it at once.
-        let signals = Signals::new()?;
+        let interrupts = Interrupts::new()?;
         announce(&config, listen);
-        wait(&mut relay, signals, args).await
+        wait(&mut relay, interrupts, args).await
     })?;
     let stats = relay.stop()?;
     conclude(&config, listen, started.elapsed(), &stats, args.json)?;
@@ -56,30 +56,14 @@ fn announce(config: &Config, listen: SocketAddr) {
     say!("relay: down {}", plain(config.down.to_string()));
 }
 
-/// The signals that end it.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-}
-
 /// Waits until the time is over, a signal arrives, or the relay ends by itself.
-async fn wait(relay: &mut Relay, mut signals: Signals, args: &Args) -> io::Result<()> {
+async fn wait(relay: &mut Relay, mut interrupts: Interrupts, args: &Args) -> io::Result<()> {
     let over = sleep(args.duration);
     tokio::pin!(over);
     loop {
         tokio::select! {
             () = relay.ended() => return Ok(()),
-            _ = signals.interrupt.recv() => return Ok(()),
-            _ = signals.terminate.recv() => return Ok(()),
+            _ = interrupts.next() => return Ok(()),
             () = &mut over => return Ok(()),
             () = sleep(args.every) => {
                 let stats = relay.stats()?;

@@ -9,7 +9,6 @@ use clearway::http::{Code, Server};
 use clearway::{BuildError, EndpointBuilder, QlogDir, ServerConfig, TransportConfig};
 use clearway_balancer::sample::SampleDirection;
 use serde::Serialize;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::Args;
 use super::allocator;
@@ -26,6 +25,7 @@ use super::secret;
 use super::site::{Site, SiteState};
 use crate::background;
 use crate::failure::{Failure, Kind};
+use crate::interrupt::Interrupts;
 use crate::output::{print, print_json};
 use crate::qlog::{self, with_traces};
 use crate::samples::Samples;
@@ -79,7 +79,7 @@ async fn serve(
         Failure::caused(Kind::Arguments, what, &error)
     })?;
     let certificate = Certificate::load(args)?;
-    let mut signals = Signals::new()?;
+    let mut interrupts = Interrupts::new()?;
     let memory = args.bounds.memory(args.shards);
     let memory = memory.map_err(|message| Failure::new(Kind::Arguments, message))?;
     let load_balancer = LoadBalancer::load(args)?;
@@ -124,13 +124,13 @@ async fn serve(
         failed = serving => failed,
         failed = certificate.keep_fresh() => failed,
         failed = LoadBalancer::keep_fresh(load_balancer) => failed,
-        ended = end(&server, &mut signals, args) => ended,
+        ended = end(&server, &mut interrupts, args) => ended,
     }
 }
 
 /// Shuts down after a first signal; a second one ends the server at once.
-async fn end(server: &Server, signals: &mut Signals, args: &Args) -> Result<(), Failure> {
-    let name = signals.next().await;
+async fn end(server: &Server, interrupts: &mut Interrupts, args: &Args) -> Result<(), Failure> {
+    let name = interrupts.next().await;
     let open = server.endpoint().open_connections();
     say!(
         "serve: received {name}: shutting down, {open} connection(s) open, waiting at most {}",
@@ -138,34 +138,12 @@ async fn end(server: &Server, signals: &mut Signals, args: &Args) -> Result<(), 
     );
     tokio::select! {
         () = server.shutdown(args.drain.0) => Ok(()),
-        name = signals.next() => {
+        name = interrupts.next() => {
             server.endpoint().close(Code::NO_ERROR.0, b"the server is shutting down");
             // Time for the closes to be sent.
             let _ = tokio::time::timeout(FAREWELL, server.endpoint().wait_idle()).await;
             let message = format!("terminated by a second {name}");
             Err(Failure::new(Kind::Interrupted, message))
-        }
-    }
-}
-
-/// SIGINT and SIGTERM.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
         }
     }
 }

@@ -60,8 +60,7 @@ impl Detect for RecoveryFlap {
         }
     }
 
-    fn finish(&mut self, view: &View, out: &mut Findings) {
-        let _ = view;
+    fn finish(&mut self, _: &View, out: &mut Findings) {
         self.judge(out);
     }
 }
