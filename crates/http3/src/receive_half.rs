@@ -108,6 +108,11 @@ impl ReceiveHalf {
         Ok(())
     }
 
+    /// Returns whether all content that `content-length` announces was read.
+    pub(crate) fn is_content_complete(&self) -> bool {
+        self.expected == Some(0) && !self.reader.is_streaming()
+    }
+
     /// Checks that the content is complete.
     pub(crate) fn on_content_end(&self) -> Result<(), StreamError> {
         match self.expected {

@@ -180,11 +180,7 @@ impl ConnectionShared {
         &self,
         act: impl FnOnce(&mut State) -> (R, bool),
     ) -> R {
-        self.write_at(Stage::Call, act)
-    }
-
-    fn write_at<R: OnLost>(&self, stage: Stage, act: impl FnOnce(&mut State) -> (R, bool)) -> R {
-        self.call_at(stage, |state| {
+        self.call_at(Stage::Call, |state| {
             let (result, changed) = act(state);
             let grown = self.charge_growth(state);
             (result, grown || changed && state.quic.is_transmit_due())
@@ -361,20 +357,26 @@ impl ConnectionShared {
         self.dirty.swap(false, Ordering::AcqRel);
     }
 
-    /// Calls `act` with HTTP/3's state, then sends what can be sent and wakes tasks. Only for
-    /// connections of endpoints that speak HTTP/3.
+    /// Calls `act` with HTTP/3's state. If something is to be sent or a task to be woken after it,
+    /// the shard does that in the connection's next turn. Only for connections of endpoints that
+    /// speak HTTP/3.
     pub(crate) fn http<R: OnLost>(&self, act: impl FnOnce(&mut HttpView<'_>) -> R) -> R {
-        let now = self.now();
-        let mut wakeups = Wakeups::default();
-        let result = self.write_at(Stage::Http, |state| {
+        let mut is_idle = false;
+        let result = self.call_at(Stage::Http, |state| {
             let Some(mut view) = state.http_view() else {
                 return (R::on_lost(no_http()), false);
             };
             let result = act(&mut view);
-            state.settle_http(now, &mut wakeups);
-            (result, true)
+            let is_settled = view.layer.is_settled();
+            is_idle = view.layer.is_idle();
+            let grown = self.charge_growth(state);
+            (result, grown || !is_settled || state.quic.is_transmit_due())
         });
-        self.wake(&mut wakeups);
+        if is_idle {
+            let mut wakeups = Wakeups::default();
+            wakeups.raise(Signal::HttpIdle);
+            self.wake(&mut wakeups);
+        }
         result
     }
 

@@ -159,6 +159,11 @@ impl Body for Incoming {
                 self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                 Some(Ok(Frame::data(data)))
             }
+            Ok(BodyPart::Last(data)) => {
+                self.stream = None;
+                self.left = Some(0);
+                Some(Ok(Frame::data(data)))
+            }
             Ok(BodyPart::Trailers(fields)) => match message::header_map(fields) {
                 Ok(trailers) => Some(Ok(Frame::trailers(trailers))),
                 Err(why) => {

@@ -193,7 +193,7 @@ impl Client {
         B: Body<Data: Into<Bytes> + Send, Error: Into<BoxError>> + Send + 'static,
     {
         let (mut parts, body) = request.into_parts();
-        let origin = Origin::of(&parts.uri)?;
+        let target = self.0.target(&parts.uri)?;
         let mut options = RequestOptions::take_from(&mut parts, body.is_end_stream());
         let mut head = message::request_head(parts)?;
         let announced = |name: &str| head.fields.iter().any(|field| field.name == name);
@@ -207,7 +207,7 @@ impl Client {
         let mut body = Some(body);
         let mut attempt = 1;
         loop {
-            let pooled = self.0.connection(&origin, options.early).await?;
+            let pooled = self.0.connection(&target, options.early).await?;
             let result = exchange(&pooled.connection, &head, &mut body, &options).await;
             let error = match result {
                 Ok((response, true))
@@ -219,7 +219,8 @@ impl Client {
                 Ok((response, _)) => return Ok(response),
                 Err(error) => error,
             };
-            match decide_retry(pooled, error, options.repeatable).await {
+            // In a place of its own, as a request seldom fails.
+            match Box::pin(decide_retry(pooled, error, options.repeatable)).await {
                 RetryDecision::Retry(_) if body.is_some() && attempt < ATTEMPTS => {
                     attempt = attempt.saturating_add(1);
                 }
@@ -237,7 +238,7 @@ impl Client {
     pub async fn connect(&self, url: &Uri) -> Result<Connection, Error> {
         Ok(self
             .0
-            .connection(&Origin::of(url)?, false)
+            .connection(&self.0.target(url)?, false)
             .await?
             .connection)
     }
@@ -428,5 +429,22 @@ impl Drop for CancelOnDrop {
         if let Some(stream) = &self.0 {
             stream.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DevelopmentIdentity;
+
+    /// A client with a thousand requests in progress has a thousand of these in memory.
+    #[tokio::test]
+    async fn request_in_progress_fits_its_size_budget() {
+        let identity = DevelopmentIdentity::generate(["localhost"]).unwrap();
+        let config = ClientConfig::with_roots(identity.certificate_pem()).unwrap();
+        let client = Client::bind(SocketAddr::from(([127, 0, 0, 1], 0)), config).unwrap();
+        let body = http_body_util::Empty::<Bytes>::new();
+        let request = size_of_val(&client.request(Request::new(body)));
+        assert!(request <= 1_792, "{request} bytes");
     }
 }

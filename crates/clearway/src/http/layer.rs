@@ -1,8 +1,8 @@
 //! HTTP/3 on a connection, under the connection's lock.
 //!
 //! Every event of the transport goes through [`HttpLayer::on_event`]. After each batch of
-//! events and after each call of a handle, [`HttpLayer::settle`] wakes the tasks that have
-//! something to do.
+//! events [`HttpLayer::settle`] wakes the tasks that have something to do. A call of a handle that
+//! leaves something to settle has the shard give the connection a turn, in which that happens.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -99,6 +99,11 @@ impl HttpLayer {
         if self.is_idle() {
             wakeups.raise(Signal::HttpIdle);
         }
+    }
+
+    /// Whether [`Self::settle`] has nothing to do but to report that HTTP/3 is idle.
+    pub(crate) fn is_settled(&self) -> bool {
+        !self.h3.is_flush_due()
     }
 
     fn dispatch(&mut self, quic: &mut quic::Connection, wakeups: &mut Wakeups) {

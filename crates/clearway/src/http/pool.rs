@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use clearway_http3::Code;
 use http::Uri;
@@ -30,15 +30,28 @@ impl Origin {
     }
 
     pub(super) fn of(uri: &Uri) -> Result<Self, Error> {
-        let bad = |why| Error::Url(uri.to_string(), why);
-        if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
-            return Err(bad("the scheme must be https"));
-        }
-        let authority = uri.authority().filter(|it| !it.host().is_empty());
-        let authority = authority.ok_or_else(|| bad(MISSING_HOST))?;
-        let port = port(uri).ok_or_else(|| bad("the port must be between 1 and 65535"))?;
-        Ok(Self::new(authority.host(), port))
+        let (host, port) = host_and_port(uri)?;
+        Ok(Self::new(host, port))
     }
+
+    /// Whether it is what [`Self::new`] makes of this host and port.
+    fn is(&self, host: &str, port: u16) -> bool {
+        self.port == port
+            && self
+                .host
+                .eq_ignore_ascii_case(host.trim_matches(['[', ']']))
+    }
+}
+
+fn host_and_port(uri: &Uri) -> Result<(&str, u16), Error> {
+    let bad = |why| Error::Url(uri.to_string(), why);
+    if uri.scheme_str().is_some_and(|scheme| scheme != "https") {
+        return Err(bad("the scheme must be https"));
+    }
+    let authority = uri.authority().filter(|it| !it.host().is_empty());
+    let authority = authority.ok_or_else(|| bad(MISSING_HOST))?;
+    let port = port(uri).ok_or_else(|| bad("the port must be between 1 and 65535"))?;
+    Ok((authority.host(), port))
 }
 
 /// Returns the port of an `https` URL, which is 443 if the URL has none. Returns `None` if its
@@ -77,9 +90,19 @@ pub(super) struct Pool {
 /// [`FEW_SERVERS`].
 #[derive(Debug)]
 struct Servers {
-    table: HashMap<Origin, Arc<Server>>,
+    table: HashMap<Arc<Origin>, Arc<Server>>,
+    /// The origin that was asked for last: most clients have one, which is then found without
+    /// copying its name.
+    latest: Option<(Arc<Origin>, Weak<Server>)>,
     /// The size at which it is looked through next.
     next_sweep: usize,
+}
+
+/// The server that a request is for. While it exists, the server is not forgotten.
+#[derive(Clone, Debug)]
+pub(super) struct Target {
+    origin: Arc<Origin>,
+    server: Arc<Server>,
 }
 
 /// Number of servers that are remembered without looking for connections that have ended.
@@ -89,26 +112,42 @@ impl Default for Servers {
     fn default() -> Self {
         Self {
             table: HashMap::new(),
+            latest: None,
             next_sweep: FEW_SERVERS,
         }
     }
 }
 
 impl Servers {
+    /// Returns the server with this host and port, which is added if it is new.
+    fn target(&mut self, host: &str, port: u16) -> Target {
+        if let Some((origin, server)) = &self.latest
+            && origin.is(host, port)
+            && let Some(server) = server.upgrade()
+        {
+            let origin = origin.clone();
+            return Target { origin, server };
+        }
+        let target = self.get(Origin::new(host, port));
+        self.latest = Some((target.origin.clone(), Arc::downgrade(&target.server)));
+        target
+    }
+
     /// Returns a server, which is added if it is new. Looking through the table takes constant time
     /// for each that is added.
-    fn get(&mut self, origin: &Origin) -> Arc<Server> {
-        if let Some(server) = self.table.get(origin) {
-            return server.clone();
+    fn get(&mut self, origin: Origin) -> Target {
+        if let Some((origin, server)) = self.table.get_key_value(&origin) {
+            let (origin, server) = (origin.clone(), server.clone());
+            return Target { origin, server };
         }
         if self.table.len() >= self.next_sweep {
             self.table.retain(|_, server| server.is_used());
             self.table.shrink_to(FEW_SERVERS);
             self.next_sweep = self.table.len().saturating_mul(2).max(FEW_SERVERS);
         }
-        let server = Arc::new(Server::default());
+        let (origin, server) = (Arc::new(origin), Arc::new(Server::default()));
         self.table.insert(origin.clone(), server.clone());
-        server
+        Target { origin, server }
     }
 }
 
@@ -185,6 +224,15 @@ impl Pool {
         lock(&self.overrides).insert(origin, Override::Host(other));
     }
 
+    /// Returns the server of a URL.
+    ///
+    /// # Errors
+    /// If the URL has no host, or none that can be connected to.
+    pub(super) fn target(&self, uri: &Uri) -> Result<Target, Error> {
+        let (host, port) = host_and_port(uri)?;
+        Ok(lock(&self.servers).target(host, port))
+    }
+
     /// Returns the open connection to a server, or a new one. With `early` its handshake may
     /// be incomplete, for early data.
     ///
@@ -192,18 +240,27 @@ impl Pool {
     /// If the host cannot be resolved or no connection can be established.
     pub(super) async fn connection(
         &self,
-        origin: &Origin,
+        target: &Target,
         early: bool,
     ) -> Result<PooledConnection, Error> {
-        let server = lock(&self.servers).get(origin);
         // Almost always: there is one, and nobody is establishing another.
-        let is_usable = |kept: &Connection| kept.takes_requests() && !self.endpoint.is_closed();
-        if let Ok(kept) = server.kept.try_lock()
+        if let Ok(kept) = target.server.kept.try_lock()
             && let Some(connection) = &*kept
-            && is_usable(connection)
+            && self.is_usable(connection)
         {
             return Ok(PooledConnection::complete(connection.clone()));
         }
+        // In a place of its own, so that each request does not have room for it.
+        Box::pin(self.connect(target, early)).await
+    }
+
+    fn is_usable(&self, kept: &Connection) -> bool {
+        kept.takes_requests() && !self.endpoint.is_closed()
+    }
+
+    /// Returns the connection that is being established, or establishes one.
+    async fn connect(&self, target: &Target, early: bool) -> Result<PooledConnection, Error> {
+        let Target { origin, server } = target;
         let mut begun = server.early.subscribe();
         let mut kept = tokio::select! {
             biased;
@@ -217,7 +274,7 @@ impl Pool {
             kept = server.kept.clone().lock_owned() => kept,
         };
         if let Some(connection) = &*kept
-            && is_usable(connection)
+            && self.is_usable(connection)
         {
             return Ok(PooledConnection::complete(connection.clone()));
         }
@@ -231,7 +288,7 @@ impl Pool {
                 race: Some(hear),
             };
             server.early.send_replace(Some(pooled.clone()));
-            tokio::spawn(settle(race, origin.clone(), server, kept, tell));
+            tokio::spawn(settle(race, target.clone(), kept, tell));
             return Ok(pooled);
         }
         let connection = race.finish().await.map_err(|cause| failed(origin, cause))?;
@@ -275,8 +332,7 @@ impl Pool {
 /// Waits for the attempts to connect while early requests are sent on the first of them.
 async fn settle(
     race: Race,
-    origin: Origin,
-    server: Arc<Server>,
+    Target { origin, server }: Target,
     mut kept: OwnedMutexGuard<Option<Connection>>,
     tell: watch::Sender<Outcome>,
 ) {
@@ -314,28 +370,56 @@ mod tests {
     fn servers_without_a_connection_are_forgotten() {
         let mut servers = Servers::default();
         let origin = |n: usize| Origin::new(&format!("host-{n}.example.org"), 443);
-        let used: Vec<_> = (0..10).map(|n| servers.get(&origin(n))).collect();
+        let used: Vec<_> = (0..10).map(|n| servers.get(origin(n))).collect();
         for n in 10..10_000 {
-            drop(servers.get(&origin(n)));
+            drop(servers.get(origin(n)));
             assert!(
                 servers.table.len() <= FEW_SERVERS,
                 "{}",
                 servers.table.len()
             );
         }
-        for (n, server) in used.iter().enumerate() {
-            assert!(
-                Arc::ptr_eq(server, &servers.get(&origin(n))),
-                "{n} is in use"
-            );
+        for (n, target) in used.iter().enumerate() {
+            let again = servers.get(origin(n));
+            assert!(Arc::ptr_eq(&target.server, &again.server), "{n} is in use");
         }
         // More that are used, and as many again.
-        let used: Vec<_> = (20_000..20_500).map(|n| servers.get(&origin(n))).collect();
+        let used: Vec<_> = (20_000..20_500).map(|n| servers.get(origin(n))).collect();
         for n in 30_000..40_000 {
-            drop(servers.get(&origin(n)));
+            drop(servers.get(origin(n)));
         }
         let most = 2 * (used.len() + 10 + FEW_SERVERS);
         assert!(servers.table.len() <= most, "{}", servers.table.len());
+    }
+
+    #[test]
+    fn server_that_was_asked_for_last_is_the_one_in_the_table() {
+        let mut servers = Servers::default();
+        let first = servers.target("Example.org", 443);
+        for (host, port, same) in [
+            ("example.ORG", 443, true),
+            ("example.org", 8443, false),
+            ("example.com", 443, false),
+            ("example.org", 443, true),
+        ] {
+            let again = servers.target(host, port);
+            let in_table = servers.get(Origin::new(host, port));
+            assert!(
+                Arc::ptr_eq(&again.server, &in_table.server),
+                "{host}:{port}"
+            );
+            assert_eq!(
+                Arc::ptr_eq(&again.server, &first.server),
+                same,
+                "{host}:{port}"
+            );
+        }
+        let v6 = servers.target("[::1]", 443);
+        assert!(Arc::ptr_eq(
+            &v6.server,
+            &servers.target("[::1]", 443).server
+        ));
+        assert_eq!(v6.origin.host, "::1");
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub(super) enum ResponsePart {
 /// What a read of the peer's body returned.
 pub(super) enum BodyPart {
     Data(Bytes),
+    /// Data with which the body ends.
+    Last(Bytes),
     Trailers(Vec<Field>),
     End,
 }
@@ -144,6 +146,9 @@ impl RequestStream {
         use clearway_http3::{Body, BodyError};
         self.call(|view, id| {
             Poll::Ready(match view.layer.h3.read_body(view.quic, id) {
+                Ok(Body::Data(data)) if view.layer.h3.take_end(view.quic, id) => {
+                    Ok(BodyPart::Last(data))
+                }
                 Ok(Body::Data(data)) => Ok(BodyPart::Data(data)),
                 Ok(Body::Trailers(fields)) => Ok(BodyPart::Trailers(fields)),
                 Ok(Body::End) => Ok(BodyPart::End),

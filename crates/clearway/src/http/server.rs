@@ -412,6 +412,6 @@ mod tests {
         let shared = size_of::<ConnectionShared>();
         assert!(shared <= 4_288, "the connection: {shared} bytes");
         let layer = size_of::<HttpLayer>();
-        assert!(layer <= 1_232, "HTTP/3: {layer} bytes");
+        assert!(layer <= 1_248, "HTTP/3: {layer} bytes");
     }
 }

@@ -47,6 +47,35 @@ impl Connection {
         self.read_next(quic, id)
     }
 
+    /// Returns whether the message ended with the piece that was just read, so that it need not be
+    /// read again. `false` means that it may go on. Only a message that announces its length is
+    /// looked at: of others it would have to read ahead.
+    pub fn take_end<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> bool {
+        let exchange = self.requests.get(&id);
+        let is_due = exchange.is_some_and(|exchange| {
+            let receiving = &exchange.receiving;
+            receiving.is_content_complete() && receiving.state != MessageState::Done
+        });
+        if !is_due || !self.is_open() {
+            return false;
+        }
+        if let Err(error) = self.look_ahead(quic, id) {
+            // The next read says so.
+            self.fail(error);
+            return false;
+        }
+        let Some(exchange) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let receiving = &mut exchange.receiving;
+        if receiving.ending != Some(Ending::End) || receiving.trailers.is_some() {
+            return false;
+        }
+        receiving.ending = None;
+        self.retire(id);
+        true
+    }
+
     /// Returns what the lookahead found, or content.
     fn read_next<T: Transport>(&mut self, quic: &mut T, id: StreamId) -> Result<Body, BodyError> {
         let Some(exchange) = self.requests.get_mut(&id) else {

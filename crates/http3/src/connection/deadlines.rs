@@ -46,6 +46,11 @@ impl Default for Timers {
 }
 
 impl Timers {
+    /// Whether a request has begun or ended since the last flush.
+    pub(super) fn are_outdated(&self) -> bool {
+        self.active == NEVER
+    }
+
     /// Notes that a request begins or ends.
     pub(super) fn on_activity(&mut self) {
         self.active = NEVER;
@@ -96,11 +101,13 @@ impl Connection {
     /// deadline is set.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        Some(self.timers.next).filter(|&at| at < NEVER && self.is_open())
+        let instructions = self.instructions_due_at().unwrap_or(NEVER);
+        let next = self.timers.next.min(instructions);
+        (next < NEVER && self.is_open()).then_some(next)
     }
 
-    /// Handles the deadlines that have passed: resets requests whose client has kept us waiting for
-    /// too long, and closes a connection that was idle for too long.
+    /// Handles what is due: resets requests whose client has kept us waiting for too long, closes a
+    /// connection that was idle for too long, and writes instructions that nothing else went with.
     pub fn handle_timeout<T: Transport>(&mut self, now: Instant, quic: &mut T) {
         if self.next_timeout().is_none_or(|at| now < at) {
             return;
@@ -108,8 +115,10 @@ impl Connection {
         if self.timers.close_at <= now {
             return self.close(now, quic);
         }
-        self.sample(now, quic);
-        self.close_if_idle(now, quic);
+        if self.timers.next <= now {
+            self.sample(now, quic);
+            self.close_if_idle(now, quic);
+        }
         self.flush(now, quic);
     }
 

@@ -1,6 +1,5 @@
 //! Transport events in, writes out, the end of the connection.
 
-use bytes::{Buf, BytesMut};
 use clearway_quic::connection::Event as QuicEvent;
 use clearway_quic::stream::{Directionality, StreamEvent, StreamId, WriteError};
 use clearway_quic::{Instant, Role};
@@ -112,12 +111,23 @@ impl Connection {
         self.flush_sessions(quic);
         self.set_timers(now);
         if self.is_open() {
-            self.flush_instructions(quic);
+            self.flush_instructions(now, quic);
         }
         if let ConnectionState::Failed(error) = &self.state {
             quic.close(now, error.code.0, error.reason.as_bytes());
             self.end();
         }
+    }
+
+    /// Returns whether there is an event to poll, or whether [`flush`](Self::flush) has something to
+    /// write or a timer to set.
+    #[must_use]
+    pub fn is_flush_due(&self) -> bool {
+        !self.events.is_empty()
+            || matches!(self.state, ConnectionState::Failed(_))
+            || self.webtransport.is_some()
+            || self.has_new_instructions()
+            || self.role == Role::Server && self.timers.are_outdated()
     }
 
     /// Fails the connection; the next flush closes it.
@@ -233,6 +243,7 @@ impl Connection {
         kind: StreamKind,
         bytes: &[u8],
     ) {
+        self.has_written = true;
         let Some(stream) = self.critical_stream(kind) else {
             return;
         };
@@ -258,7 +269,7 @@ impl Connection {
     }
 
     /// The peer must not ask us to stop sending on a critical stream (RFC 9114 §6.2.1).
-    fn check_critical_write(&mut self, written: Result<(), WriteError>) {
+    pub(super) fn check_critical_write(&mut self, written: Result<(), WriteError>) {
         match written {
             Err(WriteError::Stopped(_)) => self.fail(ConnectionError::new(
                 Code::CLOSED_CRITICAL_STREAM,
@@ -267,16 +278,6 @@ impl Connection {
             // A closed transport has its own event.
             Ok(()) | Err(WriteError::Blocked | WriteError::Unknown | WriteError::Finished) => {}
         }
-    }
-
-    /// Writes as many QPACK instructions as the streams accept. The rest stays in the encoder and
-    /// the decoder, which limit it.
-    fn flush_instructions<T: Transport>(&mut self, quic: &mut T) {
-        let stream = &mut self.local_streams.encoder;
-        let encoder = stream.drain(quic, self.encoder.instructions());
-        let stream = &mut self.local_streams.decoder;
-        let decoder = stream.drain(quic, self.decoder.instructions());
-        self.check_critical_write(encoder.and(decoder));
     }
 
     fn on_writable<T: Transport>(&mut self, quic: &mut T, id: StreamId) {
@@ -308,22 +309,6 @@ impl Connection {
                 }
             }
         }
-    }
-}
-
-impl CriticalStream {
-    /// Writes the front of `bytes`, as far as the stream accepts it.
-    fn drain<T: Transport>(
-        &mut self,
-        quic: &mut T,
-        bytes: &mut BytesMut,
-    ) -> Result<(), WriteError> {
-        let Some(id) = self.id else { return Ok(()) };
-        while !bytes.is_empty() && self.send_buffer.is_empty() {
-            let written = quic.write(id, bytes)?;
-            bytes.advance(written);
-        }
-        Ok(())
     }
 }
 

@@ -26,6 +26,7 @@ mod datagrams;
 mod deadlines;
 mod discard;
 mod drive;
+mod instructions;
 mod lookahead;
 mod message;
 mod peer_streams;
@@ -187,6 +188,9 @@ pub struct Connection {
     events: VecDeque<Event>,
     rate_limits: RateLimits,
     timers: deadlines::Timers,
+    instructions_wait: instructions::Wait,
+    /// Whether something was written since the last flush.
+    has_written: bool,
     interval: deadlines::SampleInterval,
     counters: Counters,
     state: ConnectionState,
@@ -249,6 +253,8 @@ impl Connection {
             events: VecDeque::new(),
             rate_limits: RateLimits::new(&config.limits),
             timers: deadlines::Timers::default(),
+            instructions_wait: instructions::Wait::default(),
+            has_written: false,
             interval: deadlines::SampleInterval::of(&config.timeouts),
             counters: Counters::default(),
             state: ConnectionState::Open,

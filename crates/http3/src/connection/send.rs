@@ -384,6 +384,7 @@ impl Connection {
     /// Converts the result of a write, and ends the sending side if it failed.
     fn sent(&mut self, id: StreamId, written: Result<(), WriteError>) -> Result<(), SendError> {
         let Err(error) = written else {
+            self.has_written = true;
             self.retire(id);
             return Ok(());
         };

@@ -374,6 +374,12 @@ impl Decoder {
         &mut self.instructions
     }
 
+    /// Returns whether there are [`instructions`](Self::instructions) to write.
+    #[must_use]
+    pub fn has_instructions(&self) -> bool {
+        !self.instructions.is_empty() || self.table.insert_count() > self.acknowledged
+    }
+
     /// Returns how many encoder instructions were processed since the last call. An instruction may
     /// take a single byte.
     pub(crate) fn take_table_updates(&mut self) -> u64 {

@@ -6,6 +6,8 @@ mod edges;
 mod exchange;
 mod findings;
 mod hostile;
+mod instructions;
 mod memory;
 mod splits;
+mod take_end;
 mod worlds;

@@ -13,7 +13,6 @@ use crate::http::body::Incoming;
 use crate::http::client::{Client, RetryDecision, await_response, decide_retry};
 use crate::http::error::Error;
 use crate::http::message;
-use crate::http::pool::Origin;
 use crate::http::request_stream::RequestStream;
 
 /// A tunnel that a client has opened with [`Client::tunnel`].
@@ -130,11 +129,11 @@ impl Client {
     ) -> Result<OpenedStream, OpenTunnelError> {
         let (mut parts, ()) = request.into_parts();
         parts.method = Method::CONNECT;
-        let origin = Origin::of(&parts.uri)?;
+        let target = self.0.target(&parts.uri)?;
         let head = message::request_head(parts)?;
         let mut attempt = 1;
         loop {
-            let pooled = self.0.connection(&origin, false).await?;
+            let pooled = self.0.connection(&target, false).await?;
             let error = match open(&pooled.connection, &head).await {
                 Ok(result) => return result,
                 Err(error) => error,

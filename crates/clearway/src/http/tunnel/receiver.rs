@@ -62,7 +62,8 @@ impl TunnelReceiver {
         }
         let part = ready!(self.stream.poll_read(cx));
         Poll::Ready(match part {
-            Ok(BodyPart::Data(data)) => Ok(Some(data)),
+            // A tunnel has no length, with which one could end.
+            Ok(BodyPart::Data(data) | BodyPart::Last(data)) => Ok(Some(data)),
             // HTTP/3 accepts no trailers in a tunnel.
             Ok(BodyPart::End | BodyPart::Trailers(_)) => {
                 self.stop_code = None;

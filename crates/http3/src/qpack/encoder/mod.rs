@@ -310,6 +310,12 @@ impl Encoder {
         &mut self.instructions
     }
 
+    /// Returns whether there are [`instructions`](Self::instructions) to write.
+    #[must_use]
+    pub fn has_instructions(&self) -> bool {
+        !self.instructions.is_empty()
+    }
+
     /// Processes the next bytes of the peer's decoder stream, split anywhere.
     ///
     /// # Errors

@@ -154,13 +154,13 @@ fn idle_connection_takes_little_memory() {
         assert!(quic.take_rested());
         http.release();
         let size = size_of::<clearway_http3::Connection>();
-        assert!(size <= 1_200, "{size} bytes");
+        assert!(size <= 1_216, "{size} bytes");
         assert!(http.memory() <= 1_450, "{} bytes", http.memory());
         // Six streams are open; keys and TLS are not in this.
         let transport = quic.memory_usage();
         // Of each, a reset may say what is still to be delivered.
         assert!(transport.streams <= 1_370, "{transport:?}");
         let both = http.memory() + transport.total();
-        assert!(both <= 9_100, "{both} bytes: {transport:?}");
+        assert!(both <= 9_120, "{both} bytes: {transport:?}");
     }
 }

@@ -2,6 +2,7 @@
 //! anywhere, while the application reads, responds, stops reading or does nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clearway_http3::testing::MemoryTransport;
 use clearway_http3::{Body, BodyError, Code, Config, Connection, Event, Request, Response};
@@ -128,6 +129,9 @@ impl Messages {
         }
         let events: Vec<Event> = core::iter::from_fn(|| self.http.poll_event()).collect();
         self.http.flush(Instant::ZERO, &mut self.transport);
+        // Instructions that nothing went with.
+        let later = Instant::ZERO + Duration::from_millis(10);
+        self.http.flush(later, &mut self.transport);
         let index = |stream: &StreamId| stream.index() as usize;
         let reported = events.iter().filter_map(|event| match event {
             Event::Request { stream, end, .. } | Event::Response { stream, end, .. } => {
