@@ -24,6 +24,14 @@ pub(crate) enum Load {
     Requests,
     /// HTTP/3 requests in a closed loop: 1 KiB down
     RequestsHttp3,
+    /// Raw requests one after the other, beside a raw download without end on their connection
+    BesideBulk,
+    /// The same with the download on another connection
+    BesideOtherBulk,
+    /// HTTP/3 requests beside an HTTP/3 download on their connection
+    BesideBulkHttp3,
+    /// The same with the download on another connection
+    BesideOtherBulkHttp3,
     /// Full handshakes, one after the other
     Handshakes,
     /// Full handshakes, 64 at once
@@ -97,6 +105,8 @@ pub(crate) struct Sample {
     pub(crate) value: f64,
     /// The figure of the client, if it is measured separately: memory.
     pub(crate) client_value: Option<f64>,
+    /// The rate of the download beside the requests, in Gbit/s.
+    pub(crate) bulk: Option<f64>,
     /// Processor time of the server, in [`Load::cpu_unit`].
     pub(crate) server_cpu: Option<f64>,
     /// Processor time of the client, including its start.
@@ -109,11 +119,15 @@ pub(crate) struct Sample {
 
 impl Load {
     /// All loads, in the order of the table.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Bulk,
         Self::BulkHttp3,
         Self::Requests,
         Self::RequestsHttp3,
+        Self::BesideBulk,
+        Self::BesideOtherBulk,
+        Self::BesideBulkHttp3,
+        Self::BesideOtherBulkHttp3,
         Self::Handshakes,
         Self::Handshakes64,
         Self::Idle,
@@ -126,6 +140,10 @@ impl Load {
             Self::BulkHttp3 => "bulk, HTTP/3",
             Self::Requests => "raw requests",
             Self::RequestsHttp3 => "HTTP/3 requests",
+            Self::BesideBulk => "p99 beside bulk",
+            Self::BesideOtherBulk => "p99 beside other bulk",
+            Self::BesideBulkHttp3 => "p99 beside bulk, HTTP/3",
+            Self::BesideOtherBulkHttp3 => "p99 beside other, HTTP/3",
             Self::Handshakes => "handshakes, 1",
             Self::Handshakes64 => "handshakes, 64",
             Self::Idle => "idle memory",
@@ -137,6 +155,10 @@ impl Load {
         match self {
             Self::Bulk | Self::BulkHttp3 => "Gbit/s",
             Self::Requests | Self::RequestsHttp3 | Self::Handshakes | Self::Handshakes64 => "1/s",
+            Self::BesideBulk
+            | Self::BesideOtherBulk
+            | Self::BesideBulkHttp3
+            | Self::BesideOtherBulkHttp3 => "µs",
             Self::Idle => "KiB",
         }
     }
@@ -144,7 +166,12 @@ impl Load {
     /// The unit of processor time.
     pub(crate) fn cpu_unit(self) -> &'static str {
         match self {
-            Self::Bulk | Self::BulkHttp3 => "s/GB",
+            Self::Bulk
+            | Self::BulkHttp3
+            | Self::BesideBulk
+            | Self::BesideOtherBulk
+            | Self::BesideBulkHttp3
+            | Self::BesideOtherBulkHttp3 => "s/GB",
             Self::Requests | Self::RequestsHttp3 => "µs each",
             Self::Handshakes | Self::Handshakes64 => "ms each",
             Self::Idle => "",
@@ -153,7 +180,17 @@ impl Load {
 
     /// Whether less is better.
     pub(crate) fn is_cost(self) -> bool {
-        self == Self::Idle
+        self == Self::Idle || self.is_beside_bulk()
+    }
+
+    fn is_beside_bulk(self) -> bool {
+        matches!(
+            self,
+            Self::BesideBulk
+                | Self::BesideOtherBulk
+                | Self::BesideBulkHttp3
+                | Self::BesideOtherBulkHttp3
+        )
     }
 
     fn is_requests(self) -> bool {
@@ -161,7 +198,13 @@ impl Load {
     }
 
     fn is_http3(self) -> bool {
-        matches!(self, Self::BulkHttp3 | Self::RequestsHttp3)
+        matches!(
+            self,
+            Self::BulkHttp3
+                | Self::RequestsHttp3
+                | Self::BesideBulkHttp3
+                | Self::BesideOtherBulkHttp3
+        )
     }
 
     /// Whether a stack supports the load.
@@ -176,6 +219,10 @@ impl Load {
             Self::BulkHttp3 => "",
             Self::Requests => "--raw --bytes 1024 --post 56",
             Self::RequestsHttp3 => "--bytes 1024",
+            Self::BesideBulk => "--raw --bytes 1024 --beside-bulk same",
+            Self::BesideOtherBulk => "--raw --bytes 1024 --beside-bulk other",
+            Self::BesideBulkHttp3 => "--bytes 1024 --beside-bulk same",
+            Self::BesideOtherBulkHttp3 => "--bytes 1024 --beside-bulk other",
             Self::Handshakes => "--raw --handshakes",
             Self::Handshakes64 => "--raw --handshakes --parallel 64",
             Self::Idle => "--raw",
@@ -187,6 +234,10 @@ impl Load {
             | Self::BulkHttp3
             | Self::Requests
             | Self::RequestsHttp3
+            | Self::BesideBulk
+            | Self::BesideOtherBulk
+            | Self::BesideBulkHttp3
+            | Self::BesideOtherBulkHttp3
             | Self::Handshakes
             | Self::Handshakes64 => ["--seconds".to_owned(), size.seconds.to_string()],
         });
@@ -265,12 +316,19 @@ impl Load {
             value.with_context(|| format!("{key} is {}", report[key]))
         };
         let seconds = number("seconds")?;
+        if self.is_beside_bulk() {
+            return beside_bulk(report, seconds, server_cpu, client_cpu);
+        }
         // Units done, how many of them a unit of the value, and a unit of processor time per unit.
         let (done, value_scale, cpu_scale) = match self {
             Self::Bulk | Self::BulkHttp3 => (number("bytes")?, 8e-9, 1e9),
             Self::Requests | Self::RequestsHttp3 => (number("requests")?, 1.0, 1e6),
             Self::Handshakes | Self::Handshakes64 => (number("handshakes")?, 1.0, 1e3),
-            Self::Idle => (0.0, 0.0, 0.0),
+            Self::BesideBulk
+            | Self::BesideOtherBulk
+            | Self::BesideBulkHttp3
+            | Self::BesideOtherBulkHttp3
+            | Self::Idle => (0.0, 0.0, 0.0),
         };
         ensure!(
             done > 0.0 && seconds > 0.0,
@@ -279,12 +337,32 @@ impl Load {
         Ok(Sample {
             value: done * value_scale / seconds,
             client_value: None,
+            bulk: None,
             server_cpu: Some(server_cpu * cpu_scale / done),
             client_cpu: Some(client_cpu * cpu_scale / done),
             busy: Some((server_cpu / seconds, client_cpu / seconds)),
             response_times: report["p50_us"].as_f64().zip(report["p99_us"].as_f64()),
         })
     }
+}
+
+/// Computes a sample of requests beside a download: how long 99 of 100 take.
+fn beside_bulk(report: &Value, seconds: f64, server_cpu: f64, client_cpu: f64) -> Result<Sample> {
+    let number = |key: &str| report[key].as_f64().filter(|&value| value > 0.0);
+    let (p50, p99) = number("p50_us")
+        .zip(number("p99_us"))
+        .with_context(|| format!("no request was completed: {report}"))?;
+    let bulk = number("bulk_gbps").with_context(|| format!("no download: {report}"))?;
+    let gigabytes = bulk * seconds / 8.0;
+    Ok(Sample {
+        value: p99,
+        client_value: None,
+        bulk: Some(bulk),
+        server_cpu: Some(server_cpu / gigabytes),
+        client_cpu: Some(client_cpu / gigabytes),
+        busy: Some((server_cpu / seconds, client_cpu / seconds)),
+        response_times: Some((p50, p99)),
+    })
 }
 
 /// Measures how much memory idle connections take, on both sides.
@@ -308,6 +386,7 @@ fn idle(server: &Process, mut client: Process, count: u64) -> Result<Sample> {
     Ok(Sample {
         value: each(before.0, after.0),
         client_value: Some(each(before.1, after.1)),
+        bulk: None,
         server_cpu: None,
         client_cpu: None,
         busy: None,
@@ -331,6 +410,18 @@ mod tests {
         let sample = Load::Handshakes64.sample(&report, 0.1, 0.2).unwrap();
         assert!((sample.value - 1000.0).abs() < 1e-9);
         assert!((sample.client_cpu.unwrap() - 0.4).abs() < 1e-9);
+    }
+
+    #[test]
+    fn requests_beside_a_download_are_judged_by_their_latency() {
+        let mut report = json!({
+            "requests": 100, "seconds": 2.0, "bulk_gbps": 8.0, "p50_us": 100.0, "p99_us": 300.0,
+        });
+        let sample = Load::BesideBulk.sample(&report, 1.0, 2.0).unwrap();
+        assert!((sample.value - 300.0).abs() < 1e-9);
+        assert!((sample.server_cpu.unwrap() - 0.5).abs() < 1e-9);
+        report["bulk_gbps"] = json!(0.0);
+        assert!(Load::BesideBulk.sample(&report, 1.0, 2.0).is_err());
     }
 
     #[test]

@@ -158,6 +158,9 @@ impl fmt::Display for Table {
                 _ => String::new(),
             };
             let busy = row.pair(|sample| sample.busy, |share| format!("{share:.2}"));
+            if let Some(bulk) = row.of(|sample| sample.bulk) {
+                figure = format!("{figure} at {} Gbit/s,", short(bulk.median));
+            }
             let times = row.pair(|sample| sample.response_times, |time| format!("{time:.0}"));
             writeln!(
                 f,
@@ -175,7 +178,7 @@ impl fmt::Display for Table {
         if self.rows.iter().any(|row| row.case.load.is_cost()) {
             writeln!(
                 f,
-                "idle memory: server / client, growth ÷ connections; less is better"
+                "memory and times: less is better; idle memory: server / client, growth ÷ connections"
             )?;
         }
         Ok(())
@@ -206,6 +209,7 @@ mod tests {
         let sample = |value| Sample {
             value,
             client_value: None,
+            bulk: None,
             server_cpu: Some(0.5),
             client_cpu: Some(0.25),
             busy: None,

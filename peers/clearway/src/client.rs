@@ -53,7 +53,7 @@ impl Client {
     /// A client without a connection: the one there is, if connections follow one another.
     fn http(&self) -> Result<http3::Client> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let one_by_one = self.options.connections == 1
+        let one_by_one = !self.options.has_many_connections()
             && !self.options.handshakes
             && self.options.idle.is_none();
         if one_by_one && let Some(client) = clients.first() {
@@ -131,7 +131,10 @@ impl Stack for Client {
             connection: Arc::default(),
             start,
         };
-        if self.options.handshakes || self.options.idle.is_some() || self.options.connections > 1 {
+        if self.options.handshakes
+            || self.options.idle.is_some()
+            || self.options.has_many_connections()
+        {
             // A client connects when it is first asked for something.
             visit.get(&format!("{}/0", visit.origin)).await?;
         }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::{
     Session, Stack, Start, load,
-    options::Get,
+    options::{Beside, Get},
     pattern,
     report::{Facts, Run},
     transfer::{Moved, Transfer},
@@ -47,6 +47,9 @@ async fn visits<S: Stack>(stack: &Arc<S>, options: &Get) -> Result<Run> {
     if options.connections > 1 {
         return side_by_side(stack, options).await;
     }
+    if let Some(place) = options.beside_bulk {
+        return beside_bulk(stack, options, place).await;
+    }
     let stack = &**stack;
     let (first, facts) = visit(stack, options, Start::Complete).await?;
     if !options.remembers() {
@@ -80,6 +83,30 @@ async fn side_by_side<S: Stack>(stack: &Arc<S>, options: &Get) -> Result<Run> {
         session.close(true);
     }
     Ok(report(all, Facts::default(), options))
+}
+
+/// Makes requests while a download without end goes on.
+async fn beside_bulk<S: Stack>(stack: &Arc<S>, options: &Get, place: Beside) -> Result<Run> {
+    let connect = || async { stack.connect(Start::Complete).await.context("connecting") };
+    let session = connect().await?;
+    let bulk_session = match place {
+        Beside::Same => session.clone(),
+        Beside::Other => connect().await?,
+    };
+    let bulk = Transfer::endless(options, bulk_session.clone());
+    let bulk = tokio::spawn(async move { bulk.run().await });
+    let requests = Transfer::new(options, session.clone());
+    // In a task, as the download is.
+    let moved = tokio::spawn(async move { requests.run().await }).await??;
+    let bulk = bulk.await??;
+    let well = bulk.bytes > 0;
+    session.close(well);
+    if place == Beside::Other {
+        bulk_session.close(well);
+    }
+    let mut run = report(moved, Facts::default(), options);
+    run.bulk_gbps = Some(bulk.bytes as f64 * 8e-9 / bulk.time.as_secs_f64());
+    Ok(run)
 }
 
 /// Makes a connection and its transfer. Requests in rejected early data are repeated on another

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 /// Maximum duration of a timed run, in seconds: a day.
 const LONGEST: f64 = 86_400.0;
@@ -59,6 +59,15 @@ pub struct Serve {
     pub tuning: Tuning,
 }
 
+/// Where a download without end runs while requests are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Beside {
+    /// On the connection of the requests
+    Same,
+    /// On another connection to the same server
+    Other,
+}
+
 /// Streams that a server lets a client have open at once.
 pub const STREAMS: u32 = 1_000;
 
@@ -94,6 +103,13 @@ pub struct Get {
         conflicts_with = "handshakes"
     )]
     pub connections: u64,
+    /// In a timed run, a download without end beside the requests
+    #[arg(
+        long,
+        requires_all = ["seconds", "bytes"],
+        conflicts_with_all = ["handshakes", "connections", "resume", "zero_rtt"]
+    )]
+    pub beside_bulk: Option<Beside>,
     /// Bytes to upload per request; with HTTP/3 they are echoed, followed by their sum
     #[arg(long, default_value_t = 0)]
     pub post: u64,
@@ -174,6 +190,21 @@ impl Get {
         crate::Ask {
             wanted,
             upload: self.post,
+        }
+    }
+
+    /// Returns whether several connections transfer at the same time.
+    #[must_use]
+    pub fn has_many_connections(&self) -> bool {
+        self.connections > 1 || self.beside_bulk == Some(Beside::Other)
+    }
+
+    /// Returns the request for a download without end.
+    #[must_use]
+    pub fn endless() -> crate::Ask {
+        crate::Ask {
+            wanted: ENDLESS,
+            upload: 0,
         }
     }
 

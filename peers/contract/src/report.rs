@@ -50,6 +50,8 @@ pub struct Run {
     pub p50_us: Option<f64>,
     /// The same for 99 of 100.
     pub p99_us: Option<f64>,
+    /// The rate of the download beside the requests, in Gbit/s; null without one.
+    pub bulk_gbps: Option<f64>,
 }
 
 impl Run {

@@ -136,6 +136,17 @@ impl<S: Session> Transfer<S> {
         }
     }
 
+    /// A download without end until the time of the run is up.
+    pub(crate) fn endless(options: &Get, session: S) -> Self {
+        let ask = Get::endless();
+        Self {
+            ask,
+            lanes: 1,
+            progress: Arc::new(Progress::new(ask, options.most())),
+            ..Self::new(options, session)
+        }
+    }
+
     /// Makes all requests and verifies all answers.
     pub(crate) async fn run(self) -> Result<Moved> {
         let begun = Instant::now();
@@ -361,6 +372,40 @@ mod tests {
         .await;
         let moved = moved.unwrap();
         assert!(moved.requests > 0 && moved.bytes <= moved.requests * 1000);
+    }
+
+    #[tokio::test]
+    async fn download_without_end_runs_until_the_time_is_up() {
+        /// A connection whose answers never end.
+        #[derive(Clone)]
+        struct Endless;
+
+        impl Session for Endless {
+            async fn exchange(&self, ask: Ask, answer: &mut Answer) -> Result<()> {
+                assert_eq!(ask, Get::endless());
+                let mut offset = 0;
+                loop {
+                    answer.take(&pattern::pattern(offset, 1000))?;
+                    offset += 1000;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
+
+            async fn update_keys(&self) -> Result<()> {
+                Ok(())
+            }
+
+            async fn facts(&self) -> Facts {
+                Facts::default()
+            }
+
+            fn close(&self, _: bool) {}
+        }
+
+        let options = options("--seconds 0.05 --bytes 10 --beside-bulk same");
+        options.check().unwrap();
+        let moved = Transfer::endless(&options, Endless).run().await.unwrap();
+        assert!(moved.bytes > 0 && moved.took.is_empty());
     }
 
     #[test]
