@@ -111,12 +111,12 @@ impl Lines {
         }
     }
 
-    /// Appends a piece. [`take`](Self::take) returned the lines before it.
+    /// Appends a piece. All lines before it have been [taken](Self::take).
     ///
     /// # Errors
-    /// If a line is too long.
+    /// If the line that the piece continues is too long already.
     pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), String> {
-        if self.waiting.len().saturating_add(piece.len()) > self.longest {
+        if self.searched > self.longest {
             return Err("the API sent an event that is too long".to_owned());
         }
         self.waiting.extend_from_slice(piece);
