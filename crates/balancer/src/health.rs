@@ -1,15 +1,18 @@
 //! Probes that tell whether a backend answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher as _;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use clearway_udp::{Options, RecvBatch, RecvError, Socket, Transmit};
 use foldhash::fast::RandomState;
 
 use crate::backend::BackendId;
 use crate::header::Header;
+use crate::receive::discard_errors;
+use crate::silence::{Exchanged, Silence};
 
 /// Length of a probe in bytes: the smallest datagram that every server answers (RFC 9000 §6.1).
 const PROBE_LEN: usize = 1_200;
@@ -18,20 +21,27 @@ const PROBE_LEN: usize = 1_200;
 /// answers with Version Negotiation, without state and without a handshake.
 const UNKNOWN_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
 
+/// Messages that one receive call fills.
+const SLOTS: usize = 32;
+
+/// Receive calls in a row for one socket.
+const ROUNDS: usize = 32;
+
 /// When a backend counts as down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// Time between two probes of a backend, which is also how long an answer may take.
+    /// Time between two probes of a backend. One that has not sent anything for half of this time,
+    /// although it was sent something, is probed three times as often.
     pub interval: Duration,
-    /// Probes in a row without an answer after which a backend is down.
+    /// Probes in a row without an answer before the next one, after which a backend is down.
     pub failures: u32,
     /// Answers in a row after which it is up again.
     pub successes: u32,
 }
 
 impl Default for HealthSettings {
-    /// A backend that died is down after three seconds at most, and a lost probe or a pause of a
-    /// second has no effect.
+    /// A backend that died is down after four seconds at most, and after two if clients send it
+    /// something all the time. A lost probe or a pause of a second has no effect.
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(1),
@@ -45,13 +55,38 @@ impl Default for HealthSettings {
 #[derive(Clone, Copy, Debug)]
 struct Health {
     is_up: bool,
-    /// The identifier of the last probe, if it is unanswered.
+    /// The identifier of the probes that are unanswered.
     awaited: Option<u64>,
     /// Results in a row that contradict `is_up`.
     contrary: u32,
+    /// When the last probe was sent.
+    probed: Option<Duration>,
+    silence: Silence,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            is_up: true,
+            awaited: None,
+            contrary: 0,
+            probed: None,
+            silence: Silence::default(),
+        }
+    }
 }
 
 impl Health {
+    /// Returns whether a probe is due at `now`.
+    fn is_due(&self, now: Duration, settings: &HealthSettings) -> bool {
+        let silent = self.silence.has_lasted(now, settings.interval / 2);
+        let every = match self.is_up && silent {
+            true => settings.interval / 3,
+            false => settings.interval,
+        };
+        self.probed.is_none_or(|probed| now >= probed + every)
+    }
+
     fn record(&mut self, answered: bool, settings: &HealthSettings) -> bool {
         if answered == self.is_up {
             self.contrary = 0;
@@ -75,8 +110,9 @@ impl Health {
 /// Probes backends. Those that were never probed count as up.
 #[derive(Debug)]
 pub(crate) struct Prober {
-    v4: Option<UdpSocket>,
-    v6: Option<UdpSocket>,
+    v4: Option<Socket>,
+    v6: Option<Socket>,
+    batch: RecvBatch,
     settings: HealthSettings,
     backends: HashMap<BackendId, Health>,
     identifiers: RandomState,
@@ -85,66 +121,70 @@ pub(crate) struct Prober {
 
 impl Prober {
     pub(crate) fn new(settings: HealthSettings) -> io::Result<Self> {
-        let bind = |address: SocketAddr| {
-            let socket = UdpSocket::bind(address)?;
-            socket.set_nonblocking(true)?;
-            io::Result::Ok(socket)
+        // With "don't fragment": a forged ICMP error could otherwise have the system send probes in
+        // fragments, which many networks drop, and so bring a backend down.
+        let options = Options {
+            gro: false,
+            ..Options::default()
         };
-        let v4 = bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
-        let v6 = bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))).ok();
-        if v6.is_none() {
-            // A host may have one family only.
-            return Ok(Self::with(Some(v4?), None, settings));
-        }
-        Ok(Self::with(v4.ok(), v6, settings))
-    }
-
-    fn with(v4: Option<UdpSocket>, v6: Option<UdpSocket>, settings: HealthSettings) -> Self {
-        Self {
+        let v4 = Socket::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), &options);
+        let v6 = Socket::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)), &options);
+        // A host may have one family only.
+        let (v4, v6) = match (v4, v6) {
+            (Err(error), Err(_)) => return Err(error),
+            (v4, v6) => (v4.ok(), v6.ok()),
+        };
+        Ok(Self {
             v4,
             v6,
+            batch: RecvBatch::new(SLOTS, 2 * PROBE_LEN),
             settings,
             backends: HashMap::new(),
             identifiers: RandomState::default(),
             sent: 0,
-        }
-    }
-
-    pub(crate) fn interval(&self) -> Duration {
-        self.settings.interval
+        })
     }
 
     pub(crate) fn is_up(&self, id: BackendId) -> bool {
         self.backends.get(&id).is_none_or(|health| health.is_up)
     }
 
-    /// Sends a probe to each backend. Probes of the last round that were not answered have
+    /// Sends a probe to each backend to which one is due. Former probes that were not answered have
     /// failed. Returns whether a backend is up or down that was not before.
-    pub(crate) fn probe(&mut self, backends: &[(BackendId, SocketAddr)]) -> bool {
-        self.backends
-            .retain(|id, _| backends.iter().any(|backend| backend.0 == *id));
+    pub(crate) fn probe(
+        &mut self,
+        now: Duration,
+        backends: &[(BackendId, SocketAddr)],
+        exchanged: impl Fn(BackendId) -> Exchanged,
+    ) -> bool {
         let mut changed = false;
         for &(id, address) in backends {
-            self.sent += 1;
-            // Nobody else can guess it and answer in the backend's place.
-            let identifier = self.identifiers.hash_one(self.sent);
-            let health = self.backends.entry(id).or_insert(Health {
-                is_up: true,
-                awaited: None,
-                contrary: 0,
-            });
-            if health.awaited.replace(identifier).is_some() {
+            let health = self.backends.entry(id).or_default();
+            health.silence.look(now, exchanged(id));
+            if !health.is_due(now, &self.settings) {
+                continue;
+            }
+            health.probed = Some(now);
+            if health.awaited.is_some() {
                 changed |= health.record(false, &self.settings);
             }
-            let socket = if address.is_ipv4() {
-                &self.v4
-            } else {
-                &self.v6
+            self.sent += 1;
+            let new = self.identifiers.hash_one(self.sent);
+            // Nobody else can guess it and answer in the backend's place. It stays the same until it
+            // is answered, so that an answer may take longer than the time between two probes.
+            let identifier = *health.awaited.get_or_insert(new);
+            let socket = match address.is_ipv4() {
+                true => &self.v4,
+                false => &self.v6,
             };
             if let Some(socket) = socket {
-                // A refusal counts like a lost probe.
-                let _ = socket.send_to(&probe(identifier), address);
+                // What cannot be sent is a lost probe.
+                let _ = socket.send(&mut Transmit::new(address, &probe(identifier)));
             }
+        }
+        if self.backends.len() > backends.len() {
+            let configured: HashSet<BackendId> = backends.iter().map(|(id, _)| *id).collect();
+            self.backends.retain(|id, _| configured.contains(id));
         }
         changed
     }
@@ -152,27 +192,27 @@ impl Prober {
     /// Reads answers. Returns whether a backend is up or down that was not before.
     pub(crate) fn receive(&mut self) -> bool {
         let mut changed = false;
-        let mut buffer = [0; 2_048];
         for socket in [&self.v4, &self.v6].into_iter().flatten() {
+            // What ICMP says about probes is no answer: anybody can forge it.
+            let _ = discard_errors(socket);
             // Bounded, because anybody can send to this port.
-            for _ in 0..1_024 {
-                match socket.recv_from(&mut buffer) {
-                    Ok((len, _)) => {
-                        let answer = buffer.get(..len).and_then(answered);
-                        let awaited = self.backends.values_mut();
-                        let answering = answer.and_then(|identifier| {
-                            awaited
-                                .into_iter()
-                                .find(|health| health.awaited == Some(identifier))
-                        });
-                        if let Some(health) = answering {
-                            health.awaited = None;
-                            changed |= health.record(true, &self.settings);
-                        }
+            for _ in 0..ROUNDS {
+                match socket.recv(&mut self.batch) {
+                    Ok(_) => {}
+                    Err(RecvError::WouldBlock) => break,
+                    Err(RecvError::Unavailable(_) | RecvError::Broken(_)) => break,
+                }
+                for (_, datagram) in self.batch.datagrams() {
+                    let awaited = self.backends.values_mut();
+                    let answering = answered(datagram).and_then(|identifier| {
+                        awaited
+                            .into_iter()
+                            .find(|health| health.awaited == Some(identifier))
+                    });
+                    if let Some(health) = answering {
+                        health.awaited = None;
+                        changed |= health.record(true, &self.settings);
                     }
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // An ICMP error about an earlier probe.
-                    Err(_) => {}
                 }
             }
         }
@@ -206,6 +246,10 @@ fn answered(datagram: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
+    use clearway_udp::testing::{Forger, IcmpMessage};
+
     use super::*;
 
     const ID: BackendId = BackendId(1);
@@ -252,13 +296,19 @@ mod tests {
         prober.receive()
     }
 
+    /// Sends the probe that is due after so many intervals, with nothing sent by clients.
+    fn probe_at(prober: &mut Prober, round: u32, backends: &[(BackendId, SocketAddr)]) -> bool {
+        let now = settings().interval * (round + 1);
+        prober.probe(now, backends, |_| Exchanged::default())
+    }
+
     #[test]
     fn backend_without_answers_is_down_until_it_answers_again() {
         let (server, address) = Answering::new();
         let mut prober = Prober::new(settings()).unwrap();
         let backends = [(ID, address)];
         for round in 0..4 {
-            let changed = prober.probe(&backends);
+            let changed = probe_at(&mut prober, round, &backends);
             assert_eq!(changed, round == 3);
             assert_eq!(prober.is_up(ID), round < 3);
         }
@@ -268,7 +318,7 @@ mod tests {
         server.answer(<[u8]>::to_vec);
         assert!(!receive(&mut prober), "one answer is not enough");
         assert!(!prober.is_up(ID));
-        prober.probe(&backends);
+        probe_at(&mut prober, 4, &backends);
         server.answer(<[u8]>::to_vec);
         assert!(receive(&mut prober));
         assert!(prober.is_up(ID));
@@ -278,8 +328,8 @@ mod tests {
     fn answer_with_wrong_identifier_is_ignored() {
         let (server, address) = Answering::new();
         let mut prober = Prober::new(settings()).unwrap();
-        for _ in 0..4 {
-            prober.probe(&[(ID, address)]);
+        for round in 0..4 {
+            probe_at(&mut prober, round, &[(ID, address)]);
             server.answer(|_| vec![1; 8]);
             receive(&mut prober);
         }
@@ -287,14 +337,125 @@ mod tests {
     }
 
     #[test]
+    fn answer_that_takes_longer_than_an_interval_counts() {
+        let (server, address) = Answering::new();
+        let mut prober = Prober::new(settings()).unwrap();
+        for round in 0..20 {
+            probe_at(&mut prober, round, &[(ID, address)]);
+            if round > 0 {
+                // To the probe before.
+                server.answer(<[u8]>::to_vec);
+                receive(&mut prober);
+            }
+            assert!(prober.is_up(ID), "{round}");
+        }
+    }
+
+    #[test]
     fn removed_backend_is_forgotten() {
         let (_server, address) = Answering::new();
         let mut prober = Prober::new(settings()).unwrap();
-        for _ in 0..4 {
-            prober.probe(&[(ID, address)]);
+        for round in 0..4 {
+            probe_at(&mut prober, round, &[(ID, address)]);
         }
         assert!(!prober.is_up(ID));
-        prober.probe(&[]);
+        probe_at(&mut prober, 5, &[]);
         assert!(prober.is_up(ID));
+    }
+
+    /// Looks every 20 ms while clients send to the backend, which answers probes or not, and clients
+    /// or not. Returns how many probes there were in two seconds, and when it was down.
+    fn under_load(answers_probes: bool, answers_clients: bool) -> (u64, Option<Duration>) {
+        let (server, address) = Answering::new();
+        let mut prober = Prober::new(settings()).unwrap();
+        let start = Duration::from_secs(100);
+        for tick in 0..100 {
+            let now = start + Duration::from_millis(20 * tick);
+            let before = prober.sent;
+            let exchanged = |_| Exchanged {
+                sent: tick,
+                received: if answers_clients { tick } else { 0 },
+            };
+            prober.probe(now, &[(ID, address)], exchanged);
+            if !prober.is_up(ID) {
+                return (prober.sent, Some(now - start));
+            }
+            if answers_probes && prober.sent > before {
+                server.answer(<[u8]>::to_vec);
+                receive(&mut prober);
+            }
+        }
+        (prober.sent, None)
+    }
+
+    #[test]
+    fn silent_backend_with_clients_is_down_earlier() {
+        // Silent from 20 ms on; probes at 0, 520, 860 and 1,200 ms.
+        let (probes, down) = under_load(false, false);
+        assert_eq!(down, Some(Duration::from_millis(1_200)));
+        assert_eq!(probes, 4);
+    }
+
+    #[test]
+    fn silent_backend_that_answers_probes_stays_up() {
+        // What clients send is nothing that a server answers.
+        assert_eq!(under_load(true, false), (6, None));
+    }
+
+    #[test]
+    fn backend_that_answers_clients_is_probed_at_the_usual_rate() {
+        assert_eq!(under_load(true, true), (2, None));
+    }
+
+    #[test]
+    fn datagrams_from_a_backend_do_not_keep_it_up() {
+        // Anybody can forge them: probes have to be answered.
+        let (server, address) = Answering::new();
+        let mut prober = Prober::new(settings()).unwrap();
+        for round in 0..4 {
+            let exchanged = |_| Exchanged {
+                sent: round,
+                received: round,
+            };
+            let now = settings().interval * (round as u32 + 1);
+            prober.probe(now, &[(ID, address)], exchanged);
+        }
+        assert!(!prober.is_up(ID));
+        drop(server);
+    }
+
+    #[test]
+    fn probes_are_not_fragmented() {
+        let prober = Prober::new(settings()).unwrap();
+        for socket in [&prober.v4, &prober.v6].into_iter().flatten() {
+            assert!(socket.report().dont_fragment);
+        }
+    }
+
+    /// Everything that ICMP can say about a probe, in the name of a network that nobody checks.
+    #[test]
+    fn icmp_errors_about_probes_change_nothing() {
+        // An address of its own: the host remembers what it was told of the path's MTU.
+        let socket = UdpSocket::bind("127.9.8.1:0").unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let (address, server) = (socket.local_addr().unwrap(), Answering(socket));
+        let mut prober = Prober::new(settings()).unwrap();
+        let port = prober.v4.as_ref().unwrap().local_addr().unwrap().port();
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let Ok(forger) = Forger::new(local, address) else {
+            eprintln!("skipped: forging ICMP needs a raw socket (CAP_NET_RAW)");
+            return;
+        };
+        for (round, message) in (0..).zip(IcmpMessage::all(local.ip())) {
+            forger.send(message, &[0xc0; 64]).unwrap();
+            probe_at(&mut prober, round, &[(ID, address)]);
+            forger.send(message, &[0xc0; 64]).unwrap();
+            server.answer(<[u8]>::to_vec);
+            assert!(!receive(&mut prober));
+            assert!(prober.backends[&ID].awaited.is_none(), "{message:?}");
+            assert_eq!(prober.backends[&ID].contrary, 0, "{message:?}");
+        }
     }
 }

@@ -54,6 +54,7 @@ mod send;
 mod service;
 mod settings;
 mod shard;
+mod silence;
 mod status;
 mod strays;
 #[cfg(feature = "testing")]

@@ -1,7 +1,7 @@
 //! The backends and encodings that shards route by.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_quic::cid::quic_lb::{Config, ServerId};
 use foldhash::fast::RandomState;
@@ -13,6 +13,17 @@ use crate::maglev::Maglev;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
+    /// No server can have this address.
+    #[error(
+        "backend {name:?} has the address {address}, which no server can have: expected a port from \
+         1 to 65535 at an address of one host"
+    )]
+    InvalidAddress {
+        /// The backend's name.
+        name: String,
+        /// The address.
+        address: SocketAddr,
+    },
     /// Two backends have the same address.
     #[error("backends {first:?} and {second:?} have the same address {address}")]
     SameAddress {
@@ -85,6 +96,12 @@ impl Plan {
 
     fn add(&mut self, backend: Backend) -> Result<(), PlanError> {
         let (id, address) = (backend.id, backend.address);
+        if !can_be_a_server(address) {
+            return Err(PlanError::InvalidAddress {
+                name: backend.name,
+                address,
+            });
+        }
         if let Some(other) = self.by_address.insert(address, id) {
             return Err(PlanError::SameAddress {
                 first: self.name(other),
@@ -155,6 +172,14 @@ impl Plan {
     }
 }
 
+/// Returns whether a server can be reached at this address. What is sent to the unspecified address
+/// arrives at this host, and would be forwarded by the balancer to itself again and again.
+pub(crate) fn can_be_a_server(address: SocketAddr) -> bool {
+    let ip = address.ip().to_canonical();
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -206,6 +231,13 @@ pub(crate) mod tests {
         same[1].server_ids = same[0].server_ids.clone();
         let error = Plan::new(same, []).unwrap_err();
         assert!(matches!(error, PlanError::SameServerId { .. }));
+        for address in ["10.0.0.1:0", "0.0.0.0:443", "[::]:443", "224.0.0.1:443"] {
+            let mut unreachable = backends(2);
+            unreachable[1].address = address.parse().unwrap();
+            let error = Plan::new(unreachable, []).unwrap_err().to_string();
+            let expected = format!("backend \"b2\" has the address {address}, which no server");
+            assert!(error.starts_with(&expected), "{error}");
+        }
         let error = Plan::new(backends(1), [config(), config()]).unwrap_err();
         assert_eq!(error, PlanError::SameConfigId(0));
     }

@@ -113,7 +113,7 @@ impl QueueFiller {
                 .iter()
                 .any(|descriptor| descriptor.revents().contains(PollFlags::ERR));
             if failed {
-                discard_errors(&self.socket)?;
+                discard_errors(&*self.socket)?;
             }
             while !ends() && receive(&self.socket, &mut self.batch)? {
                 if !self.pass_on() {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use clearway_udp::{DatagramSocket as _, RecvBatch, RecvError};
+use clearway_udp::{DatagramSocket, RecvBatch, RecvError};
 use rustix::event::Timespec;
 
 use crate::sample::SampledSocket;
@@ -29,7 +29,7 @@ pub(crate) fn receive(socket: &SampledSocket, batch: &mut RecvBatch) -> io::Resu
 
 /// Empties the socket's queue of ICMP errors, which would take room from datagrams. They are not
 /// passed on: anybody can forge them, and QUIC does without.
-pub(crate) fn discard_errors(socket: &SampledSocket) -> io::Result<()> {
+pub(crate) fn discard_errors(socket: &impl DatagramSocket) -> io::Result<()> {
     socket.expect_errors();
     for _ in 0..64 {
         if socket.poll_errors()?.is_none() {

@@ -1,6 +1,9 @@
 //! What a shard has counted.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::backend::BackendId;
+use crate::silence::Exchanged;
 use crate::traffic::Traffic;
 
 /// Counts of a backend.
@@ -46,6 +49,27 @@ pub(crate) struct ShardReport {
 }
 
 impl ShardReport {
+    /// Adds up the counts of each backend.
+    pub(crate) fn of_backends(reports: &[Arc<Mutex<Self>>]) -> Self {
+        let mut total = Self::default();
+        for report in reports {
+            let report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            for (id, counts) in (0..).zip(&report.backends) {
+                total.backend(BackendId(id)).add(counts);
+            }
+        }
+        total
+    }
+
+    /// Returns what has passed between the shard and a backend.
+    pub(crate) fn exchanged(&self, id: BackendId) -> Exchanged {
+        let counts = self.backends.get(usize::from(id.0));
+        counts.map_or_else(Exchanged::default, |counts| Exchanged {
+            sent: counts.sent,
+            received: counts.received,
+        })
+    }
+
     pub(crate) fn backend(&mut self, id: BackendId) -> &mut BackendTraffic {
         let index = usize::from(id.0);
         if index >= self.backends.len() {

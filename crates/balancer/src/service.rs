@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clearway_quic::cid::quic_lb::Config;
 use clearway_udp::{Options, Socket};
 
-use crate::backend::{BackendId, BackendState};
+use crate::backend::BackendState;
 use crate::control::Control;
 use crate::flows::{FlowCapacity, Flows};
 use crate::health::Prober;
@@ -28,7 +28,7 @@ use crate::strays::Strays;
 use crate::traffic::Traffic;
 use crate::transparent;
 
-/// How often the thread for probes looks for answers.
+/// How often the thread for probes looks for answers, and for what is due.
 const TICK: Duration = Duration::from_millis(20);
 
 /// Messages that one receive call fills.
@@ -271,10 +271,10 @@ impl Balancer {
     }
 
     fn start_probes(&mut self) -> io::Result<()> {
-        let shared = self.shared.clone();
+        let (shared, reports) = (self.shared.clone(), self.reports.clone());
         let thread = std::thread::Builder::new().name("balance-probes".to_owned());
         self.threads
-            .push(thread.spawn(move || run_probes(&shared))?);
+            .push(thread.spawn(move || run_probes(&shared, &reports))?);
         Ok(())
     }
 
@@ -347,7 +347,7 @@ impl Balancer {
             port_usage: 0.0,
             backends: Vec::new(),
         };
-        let mut total = ShardReport::default();
+        let mut total = ShardReport::of_backends(&self.reports);
         for report in &self.reports {
             let report = report
                 .lock()
@@ -362,9 +362,6 @@ impl Balancer {
             status.entries += report.entries;
             status.reset_requests += report.reset_requests;
             status.port_usage = status.port_usage.max(report.usage);
-            for (id, counts) in (0..).zip(&report.backends) {
-                total.backend(BackendId(id)).add(counts);
-            }
         }
         status.backends = plan
             .backends()
@@ -465,19 +462,18 @@ fn bind(settings: &Settings) -> io::Result<Vec<Socket>> {
     Ok(sockets)
 }
 
-fn run_probes(shared: &Shared) {
-    let mut due = Instant::now();
+fn run_probes(shared: &Shared, reports: &[Arc<Mutex<ShardReport>>]) {
+    let started = Instant::now();
     while !shared.control.is_stopped() {
+        let counts = ShardReport::of_backends(reports);
         let mut state = shared.registry();
         let (registry, Some(prober)) = &mut *state else {
             return;
         };
         let mut changed = prober.receive();
-        let now = Instant::now();
-        if now >= due {
-            due = now + prober.interval();
-            changed |= prober.probe(&registry.addresses());
-        }
+        changed |= prober.probe(started.elapsed(), &registry.addresses(), |id| {
+            counts.exchanged(id)
+        });
         if changed && let Err(error) = shared.replan(&state) {
             // The plan before differed in states only, so this does not happen.
             tracing::error!(%error, "a backend's state cannot be changed");

@@ -218,7 +218,7 @@ impl Shard {
             return Ok(());
         }
         if failed {
-            discard_errors(&self.service)?;
+            discard_errors(&*self.service)?;
         }
         for _ in 0..self.rounds {
             if !receive(&self.service, &mut self.service_batch)? {

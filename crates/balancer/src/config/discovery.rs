@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{File, FileError, value};
 use crate::backend::BackendState;
+use crate::plan::can_be_a_server;
 use crate::settings::BackendSettings;
 
 /// How often DNS is asked by default.
@@ -120,8 +121,8 @@ impl File {
         Ok(Some(Discovery { source, keep }))
     }
 
-    /// Returns the settings of servers that were found. Each has its address as its server ID, see
-    /// [`server_id_of`].
+    /// Returns the settings of servers that were found, without addresses that no server can have.
+    /// Each has its address as its server ID, see [`server_id_of`].
     ///
     /// # Errors
     /// If `[quic_lb]` is invalid.
@@ -130,8 +131,9 @@ impl File {
         servers: &[DiscoveredServer],
     ) -> Result<Vec<BackendSettings>, FileError> {
         let configs = self.configs()?;
+        let servers = servers.iter();
         Ok(servers
-            .iter()
+            .filter(|server| can_be_a_server(server.address))
             .map(|server| settings(server, &configs))
             .collect())
     }
@@ -193,8 +195,15 @@ mod tests {
         let servers = [
             server("10.0.3.9:443", false),
             server("[2001:db8::1]:443", true),
+            // One mistake of a source must not cost the others.
+            server("0.0.0.0:443", false),
+            server("10.0.3.8:0", false),
+            server("[::ffff:0.0.0.0]:443", false),
+            server("[ff02::1]:443", false),
+            server("255.255.255.255:443", false),
         ];
         let found = file.discovered(&servers).unwrap();
+        assert_eq!(found.len(), 2);
         let id = ServerId::new(&[10, 0, 3, 9]).unwrap();
         assert_eq!(found[0].server_ids, [(0, id)]);
         assert_eq!((found[0].weight, found[0].state), (7, BackendState::Active));

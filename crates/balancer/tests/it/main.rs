@@ -1,3 +1,4 @@
 //! Integration tests of the balancer.
 
 mod ecmp;
+mod icmp;

@@ -13,12 +13,13 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::{Action, Args, At, Mode};
-use super::control::{Listener, Reply, Request, ask};
+use super::control::{Listener, ask};
 use super::discovery::Discovered;
 use super::file::{Watched, invalid, read};
 use super::keygen::keygen;
 use super::metrics::Metrics;
 use super::report::{Report, without_server_id};
+use super::request::{Reply, Request};
 use super::take_over::{self, TakeOver};
 use super::watch::watch;
 use crate::failure::{Failure, Kind};

@@ -8,11 +8,11 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 
 use clearway_balancer::{BackendState, Balancer};
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::report::Report;
+use super::request::{Reply, Request, line};
 use super::take_over::send_socket;
 use crate::failure::{Failure, Kind};
 
@@ -24,36 +24,6 @@ const LONGEST_REPLY: u64 = 16 << 20;
 
 /// How long either end waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// What a balancer is asked.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Request {
-    Status,
-    Drain {
-        backend: String,
-    },
-    Activate {
-        backend: String,
-    },
-    /// Pass the service sockets on.
-    TakeOver,
-    /// They are read; stop reading them.
-    Ready,
-}
-
-/// What it answers.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Reply {
-    Status(Report),
-    Done,
-    /// So many sockets follow, each with a byte of its own.
-    Sockets {
-        count: usize,
-    },
-    Error(String),
-}
 
 /// The socket of a running balancer, whose file goes with it.
 #[derive(Debug)]
@@ -104,13 +74,13 @@ impl Listener {
 
     async fn answer(&self, mut stream: UnixStream, balancer: &Balancer) -> io::Result<Answered> {
         let line = read_line(&mut stream).await?;
-        let reply = match serde_json::from_slice(&line) {
+        let reply = match Request::parse(&line) {
             Ok(Request::TakeOver) => return self.hand_over(stream, balancer).await,
             Ok(Request::Status) => Reply::Status(Report::from(&balancer.status())),
             Ok(Request::Drain { backend }) => set(balancer, &backend, BackendState::Draining),
             Ok(Request::Activate { backend }) => set(balancer, &backend, BackendState::Active),
             Ok(Request::Ready) => Reply::Error("expected take_over before ready".to_owned()),
-            Err(error) => Reply::Error(format!("invalid request: {error}")),
+            Err(message) => Reply::Error(message),
         };
         write_line(&mut stream, &reply).await?;
         Ok(Answered::Request)
@@ -127,7 +97,7 @@ impl Listener {
                 .await?;
         }
         let line = read_line(&mut stream).await?;
-        let Ok(Request::Ready) = serde_json::from_slice(&line) else {
+        let Ok(Request::Ready) = Request::parse(&line) else {
             return Ok(Answered::Request);
         };
         // The other one puts its own at this path.
@@ -169,9 +139,7 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
 }
 
 async fn write_line(stream: &mut UnixStream, reply: &Reply) -> io::Result<()> {
-    let mut text = serde_json::to_string(reply)?;
-    text.push('\n');
-    stream.write_all(text.as_bytes()).await
+    stream.write_all(line(reply)?.as_bytes()).await
 }
 
 fn set(balancer: &Balancer, backend: &str, state: BackendState) -> Reply {
@@ -196,9 +164,9 @@ pub(super) fn ask(path: &Path, request: &Request) -> Result<Reply, Failure> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         write_request(&mut stream, request)?;
-        let mut reply = String::new();
-        BufReader::new(stream.take(LONGEST_REPLY)).read_line(&mut reply)?;
-        Ok(serde_json::from_str(&reply)?)
+        let mut reply = Vec::new();
+        BufReader::new(stream.take(LONGEST_REPLY)).read_until(b'\n', &mut reply)?;
+        Reply::parse(&reply)
     };
     match exchange() {
         Ok(Reply::Error(message)) => Err(Failure::new(Kind::Arguments, message)),
@@ -218,7 +186,5 @@ pub(super) fn unreachable_at(path: &Path, error: &io::Error) -> Failure {
 /// # Errors
 /// If the balancer is gone.
 pub(super) fn write_request(stream: &mut StdStream, request: &Request) -> io::Result<()> {
-    let mut line = serde_json::to_string(request)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes())
+    stream.write_all(line(request)?.as_bytes())
 }

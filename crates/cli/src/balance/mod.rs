@@ -12,6 +12,7 @@ mod file;
 mod keygen;
 mod metrics;
 mod report;
+mod request;
 mod take_over;
 mod watch;
 

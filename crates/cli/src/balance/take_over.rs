@@ -14,7 +14,8 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-use super::control::{PATIENCE, Reply, Request, ask, unreachable_at, write_request};
+use super::control::{PATIENCE, ask, unreachable_at, write_request};
+use super::request::{Reply, Request};
 use crate::failure::{Failure, Kind};
 
 /// Most sockets: more than a balancer can have shards.
@@ -110,7 +111,7 @@ fn read_reply(stream: &mut UnixStream) -> io::Result<Reply> {
         stream.read_exact(&mut byte)?;
         line.extend(byte);
     }
-    Ok(serde_json::from_slice(&line)?)
+    Reply::parse(&line)
 }
 
 /// Sends a socket with a byte, as the system requires.

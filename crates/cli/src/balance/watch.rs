@@ -14,8 +14,9 @@ use ratatui::text::Line;
 use ratatui::widgets::{Axis, Block, Chart, Dataset, GraphType, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
-use super::control::{Reply, Request, ask};
+use super::control::ask;
 use super::report::{Backend, Direction, Report};
+use super::request::{Reply, Request};
 use crate::failure::{Failure, Kind};
 use crate::printable;
 

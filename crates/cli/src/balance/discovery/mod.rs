@@ -4,6 +4,7 @@
 //! A source is asked again and again, or tells of changes; whatever goes wrong with it is said once, and
 //! leaves the servers as they are.
 
+mod answer;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod servers;

@@ -8,10 +8,11 @@ use core::time::Duration;
 use clearway_balancer::config::DiscoveredServer;
 use rustix::rand::{GetRandomFlags, getrandom};
 use simple_dns::rdata::RData;
-use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, Question, RCODE, TYPE};
+use simple_dns::{Name, TYPE};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::answer::{Target, address, first_name_server, first_priority, question, read};
 use super::{Complaint, Discovered};
 use crate::failure::{Failure, Kind};
 
@@ -21,7 +22,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Longest time without an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Most targets of one name that are asked for.
+/// Most servers of one name.
 const MOST: usize = 1_024;
 
 /// Asks for the records from now on.
@@ -67,50 +68,18 @@ fn systems() -> Result<SocketAddr, String> {
         .ok_or_else(|| format!("{RESOLV_CONF} names no name server; set name_server"))
 }
 
-fn first_name_server(text: &str) -> Option<SocketAddr> {
-    text.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        let address = words.next().filter(|word| *word == "nameserver");
-        let address = address.and_then(|_| words.next())?;
-        Some(SocketAddr::new(address.parse().ok()?, 53))
-    })
-}
-
-/// A record of an SRV answer.
-#[derive(Debug)]
-struct Target {
-    priority: u16,
-    weight: u16,
-    port: u16,
-    host: String,
-}
-
 async fn look_up(server: SocketAddr, name: &str) -> Result<Vec<DiscoveredServer>, String> {
     let mut targets = Vec::new();
     ask(server, name, TYPE::SRV, |data| {
-        if let RData::SRV(srv) = data {
-            targets.push(Target {
-                priority: srv.priority,
-                weight: srv.weight,
-                port: srv.port,
-                host: srv.target.to_string(),
-            });
-        }
+        targets.extend(Target::new(data))
     })
     .await?;
-    // The others are a fallback, which health probes make unnecessary.
-    let first = targets.iter().map(|target| target.priority).min();
-    targets.retain(|target| Some(target.priority) == first);
-    targets.truncate(MOST);
     let mut found = Vec::new();
-    for target in &targets {
+    for target in first_priority(targets) {
         for ip in addresses(server, &target.host).await? {
-            found.push(DiscoveredServer {
-                address: SocketAddr::new(ip, target.port),
-                weight: u32::from(target.weight).clamp(1, 100),
-                draining: false,
-            });
+            found.push(target.server(ip));
         }
+        found.truncate(MOST);
     }
     Ok(found)
 }
@@ -118,12 +87,7 @@ async fn look_up(server: SocketAddr, name: &str) -> Result<Vec<DiscoveredServer>
 async fn addresses(server: SocketAddr, host: &str) -> Result<Vec<IpAddr>, String> {
     let mut found = Vec::new();
     for kind in [TYPE::A, TYPE::AAAA] {
-        ask(server, host, kind, |data| match data {
-            RData::A(a) => found.push(IpAddr::from(a.address.to_be_bytes())),
-            RData::AAAA(aaaa) => found.push(IpAddr::from(aaaa.address.to_be_bytes())),
-            _ => {}
-        })
-        .await?;
+        ask(server, host, kind, |data| found.extend(address(data))).await?;
     }
     Ok(found)
 }
@@ -144,7 +108,7 @@ async fn exchange(
     server: SocketAddr,
     name: &str,
     kind: TYPE,
-    mut take: impl FnMut(&RData<'_>),
+    take: impl FnMut(&RData<'_>),
 ) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut id = [0; 2];
@@ -156,36 +120,14 @@ async fn exchange(
     let len = stream.read_u16().await.map_err(text)?;
     let mut answer = vec![0; usize::from(len)];
     stream.read_exact(&mut answer).await.map_err(text)?;
-    let answer = Packet::parse(&answer).map_err(|error| error.to_string())?;
-    if answer.id() != id || !answer.has_flags(PacketFlag::RESPONSE) {
-        return Err("the answer is to another question".to_owned());
-    }
-    match answer.rcode() {
-        RCODE::NoError => {}
-        code => return Err(format!("the name server answered {code:?}")),
-    }
-    answer.answers.iter().for_each(|record| take(&record.rdata));
-    Ok(())
-}
-
-/// A question with its length before it.
-fn question(id: u16, name: &str, kind: TYPE) -> simple_dns::Result<Vec<u8>> {
-    let mut packet = Packet::new_query(id);
-    packet.set_flags(PacketFlag::RECURSION_DESIRED);
-    let (kind, class) = (QTYPE::TYPE(kind), QCLASS::CLASS(CLASS::IN));
-    let question = Question::new(Name::new(name)?, kind, class, false);
-    packet.questions.push(question);
-    let packet = packet.build_bytes_vec()?;
-    // A name has at most 255 bytes.
-    let len = u16::try_from(packet.len()).unwrap_or(u16::MAX);
-    Ok([&len.to_be_bytes()[..], &packet].concat())
+    read(id, &answer, take)
 }
 
 #[cfg(test)]
 mod tests {
     use clearway_balancer::config::{Discovery, DiscoverySource};
-    use simple_dns::ResourceRecord;
     use simple_dns::rdata::{A, AAAA, SRV};
+    use simple_dns::{CLASS, Packet, RCODE, ResourceRecord};
     use tokio::net::TcpListener;
 
     use super::*;

@@ -1,6 +1,7 @@
 //! Clients that move, and everything behind them that changes, while they download.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Instant;
 
 use super::everything::{download, migrate};
 use super::fleet::{Balance, Relay, Rotation, balancer_file, quic_lb, write};
@@ -173,7 +174,10 @@ async fn waiting_clients_of_killed_server_are_reset() {
     let downloads: Vec<_> = (0..16)
         .map(|_| {
             let url = format!("{}/large", relay.url);
-            tokio::spawn(async move { download(&url, &pattern(LARGE)).await })
+            tokio::spawn(async move {
+                let done = download(&url, &pattern(LARGE)).await;
+                (done, Instant::now())
+            })
         })
         .collect();
     balance.wait_for(|status| {
@@ -182,10 +186,19 @@ async fn waiting_clients_of_killed_server_are_reset() {
     });
     sites[0].child.kill().unwrap();
     let status = balance.wait_for(|status| status["backends"][0]["state"] == "down");
-    let mut failures = Vec::new();
+    let marked_down = Instant::now();
+    let (mut failures, mut longest) = (Vec::new(), Duration::ZERO);
     for download in downloads {
-        failures.extend(download.await.unwrap().err());
+        let (done, at) = download.await.unwrap();
+        if let Err(failure) = done {
+            failures.push(failure);
+            longest = longest.max(at.saturating_duration_since(marked_down));
+        }
     }
+    println!(
+        "{} clients were told, the last {longest:?} after their server was marked down",
+        failures.len()
+    );
     assert_eq!(failures.len() as u64, assigned(&status)[0], "{failures:#?}");
     let reset = |failure: &String| failure.contains("StatelessReset");
     assert!(failures.iter().all(reset), "{failures:#?}");

@@ -240,6 +240,10 @@ async fn downloads_go_on_during_an_attack() {
     // All upstream ports have been used.
     let flows = |status: &Value| status["flows"].as_u64().unwrap();
     balance.wait_for(|status| flows(status) >= 900);
+    wait_for_log(
+        &dir,
+        " % of the upstream ports are in use; more --source addresses",
+    );
     for client in &clients {
         let before = sent.load(Relaxed);
         let (status, _, body) = get(client, &format!("{url}/large"), &[]).await;

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use clearway_balancer::{BackendSettings, BackendState, Balancer, Settings};
+use clearway_udp::testing::{Forger, IcmpMessage};
 use clearway_udp::{Options, Socket};
 
 use super::fleet::{Relay, Rotation, quic_lb, write};
@@ -175,5 +176,86 @@ fn transparent_shards_answer_every_client_without_steering() {
     let worlds = [World::transparent(), World::transparent_v6()];
     for world in worlds.iter().flatten() {
         every_client_is_answered(world, false);
+    }
+}
+
+/// Every ICMP error about what the balancer has sent, from the side of the servers in the name of the
+/// server, and from the side of the clients: the flow goes on with the client's address.
+fn icmp_errors_change_nothing(world: &World) {
+    let bind = |address: SocketAddr| {
+        let socket = UdpSocket::bind(address).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    let at = |ip: &str| SocketAddr::new(ip.parse().unwrap(), 0);
+    let server = world.run_servers(|| bind(at(world.server_ip())));
+    let client = world.run_clients(|| bind(at(world.seen_client())));
+    let (server_at, client_at) = (server.local_addr().unwrap(), client.local_addr().unwrap());
+    let balancer = world.run_balancer(|| {
+        let mut settings = Settings::new(SocketAddr::new(world.service_ip(), 0));
+        settings.keep_client_addresses();
+        settings.health = None;
+        settings.backends = vec![BackendSettings {
+            name: "server".to_owned(),
+            address: server_at,
+            weight: 1,
+            state: BackendState::Active,
+            server_ids: Vec::new(),
+        }];
+        Balancer::start(&settings).unwrap()
+    });
+    let service = balancer.local_addr();
+    let exchange = |server: &UdpSocket| {
+        let mut buffer = [0; 100];
+        client.send_to(b"\x40 ping", service).unwrap();
+        let (len, from) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..len], from), (&b"\x40 ping"[..], client_at));
+        server.send_to(b"\x40 pong", from).unwrap();
+        let (len, from) = client.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..len], from), (&b"\x40 pong"[..], service));
+    };
+    exchange(&server);
+    let forged = world.run_servers(|| Forger::new(client_at, server_at).unwrap());
+    let also_forged = world.run_clients(|| Forger::new(service, client_at).unwrap());
+    for message in IcmpMessage::all(service.ip()) {
+        for forger in [&forged, &also_forged] {
+            forger.send(message, &[0x40; 64]).unwrap();
+            exchange(&server);
+        }
+    }
+    // A real one, of a port that is closed for a moment.
+    drop(server);
+    for _ in 0..3 {
+        client.send_to(b"\x40 ping", service).unwrap();
+    }
+    balancer_has_sent(&balancer, 2 * forged_count(service) + 1 + 3);
+    exchange(&world.run_servers(|| bind(server_at)));
+    assert!(balancer.is_running());
+    let status = balancer.stop().unwrap();
+    for traffic in [status.up, status.down] {
+        assert!(traffic.is_conserved(), "{status:?}");
+        assert_eq!(traffic.dropped(), 0, "{status:?}");
+    }
+    assert_eq!((status.flows, status.sockets), (1, 2), "{status:?}");
+}
+
+fn forged_count(service: SocketAddr) -> u64 {
+    IcmpMessage::all(service.ip()).len() as u64
+}
+
+/// Waits until so many datagrams have been forwarded to servers.
+fn balancer_has_sent(balancer: &Balancer, count: u64) {
+    let begin = std::time::Instant::now();
+    while balancer.status().up.forwarded < count {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", balancer.status());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn icmp_errors_change_nothing_for_transparent_clients() {
+    let worlds = [World::transparent(), World::transparent_v6()];
+    for world in worlds.iter().flatten() {
+        icmp_errors_change_nothing(world);
     }
 }

@@ -1,22 +1,21 @@
 //! The EndpointSlices of a Service of Kubernetes: listed, then watched.
 
-use core::net::{IpAddr, SocketAddr};
+mod slices;
+
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use clearway_balancer::config::DiscoveredServer;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use self::slices::{Lines, Slices};
 use super::{Complaint, Discovered};
 use crate::failure::{Failure, Kind};
 
@@ -98,20 +97,12 @@ async fn watch(
     let listed = tokio::time::timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await;
     let listed = listed.map_err(|_| "the API does not answer".to_owned())?;
     let listed = listed.map_err(|error| error.to_string())?.to_bytes();
-    let list: List = serde_json::from_slice(&listed).map_err(|error| error.to_string())?;
-    let mut slices: BTreeMap<String, Slice> = BTreeMap::new();
-    for slice in list.items {
-        slices.insert(slice.metadata.name.clone(), slice);
-    }
-    discovered.update(&servers(slices.values(), port));
+    let (mut slices, version) = Slices::listed(&listed)?;
+    discovered.update(&slices.servers(port));
     complaint.settle("EndpointSlices");
-    let version = list.metadata.resource_version;
-    if !version.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Err("the API named a resource version that is not one".to_owned());
-    }
     let path = format!("{path}&watch=1&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}");
     let mut body = api.get(&path).await?;
-    let mut buffer = Vec::new();
+    let mut lines = Lines::new(LONGEST);
     // The API ends it by itself; a connection that died in silence is left after the same time.
     let limit = Duration::from_secs(WATCH_SECONDS) + PATIENCE;
     let ended = tokio::time::timeout(limit, async {
@@ -120,136 +111,15 @@ async fn watch(
             let Some(data) = frame.data_ref() else {
                 continue;
             };
-            buffer.extend_from_slice(data);
-            while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-                let rest = buffer.split_off(end + 1);
-                apply(&mut slices, &buffer)?;
-                buffer = rest;
-                discovered.update(&servers(slices.values(), port));
-            }
-            if buffer.len() > LONGEST {
-                return Err("the API sent an event that is too long".to_owned());
+            lines.push(data)?;
+            while let Some(event) = lines.take() {
+                slices.apply(&event)?;
+                discovered.update(&slices.servers(port));
             }
         }
         Ok(())
     });
     ended.await.unwrap_or(Ok(()))
-}
-
-/// Changes the slices as an event says.
-fn apply(slices: &mut BTreeMap<String, Slice>, event: &[u8]) -> Result<(), String> {
-    let event: WatchEvent = serde_json::from_slice(event).map_err(|error| error.to_string())?;
-    let slice = |object| serde_json::from_value::<Slice>(object).map_err(|error| error.to_string());
-    match event.kind.as_str() {
-        "ADDED" | "MODIFIED" => {
-            let slice = slice(event.object)?;
-            slices.insert(slice.metadata.name.clone(), slice);
-        }
-        "DELETED" => {
-            slices.remove(&slice(event.object)?.metadata.name);
-        }
-        "BOOKMARK" => {}
-        // Such as a version that is too old: a new list helps.
-        other => return Err(format!("the API sent {other}: {}", event.object)),
-    }
-    Ok(())
-}
-
-/// The servers in slices. One that is named twice drains only if it does so in both.
-fn servers<'a>(slices: impl Iterator<Item = &'a Slice>, port: &str) -> Vec<DiscoveredServer> {
-    let mut found = BTreeMap::<SocketAddr, bool>::new();
-    for slice in slices {
-        let named = slice.ports.iter().flatten();
-        let Some(port) = named
-            .into_iter()
-            .find(|entry| entry.name.as_deref() == Some(port))
-        else {
-            continue;
-        };
-        let Some(port) = port.port else { continue };
-        for endpoint in slice.endpoints.iter().flatten() {
-            let Conditions {
-                ready,
-                serving,
-                terminating,
-            } = endpoint.conditions;
-            // Absent is true for the first two, and false for the last.
-            let takes_new = ready.unwrap_or(true);
-            let draining = !takes_new && serving.unwrap_or(true) && terminating.unwrap_or(false);
-            if !takes_new && !draining {
-                continue;
-            }
-            let addresses = endpoint
-                .addresses
-                .iter()
-                .filter_map(|text| text.parse::<IpAddr>().ok());
-            for address in addresses {
-                let entry = found
-                    .entry(SocketAddr::new(address, port))
-                    .or_insert(draining);
-                *entry &= draining;
-            }
-        }
-    }
-    let server = |(address, draining)| DiscoveredServer {
-        address,
-        weight: 1,
-        draining,
-    };
-    found.into_iter().map(server).collect()
-}
-
-#[derive(Debug, Deserialize)]
-struct List {
-    metadata: ListMetadata,
-    #[serde(default)]
-    items: Vec<Slice>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMetadata {
-    resource_version: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct WatchEvent {
-    #[serde(rename = "type")]
-    kind: String,
-    object: serde_json::Value,
-}
-
-/// An EndpointSlice of `discovery.k8s.io/v1`, as far as it matters here.
-#[derive(Debug, Deserialize)]
-struct Slice {
-    metadata: Metadata,
-    endpoints: Option<Vec<Endpoint>>,
-    ports: Option<Vec<Port>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Metadata {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Endpoint {
-    addresses: Vec<String>,
-    #[serde(default)]
-    conditions: Conditions,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct Conditions {
-    ready: Option<bool>,
-    serving: Option<bool>,
-    terminating: Option<bool>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Port {
-    name: Option<String>,
-    port: Option<u16>,
 }
 
 impl Api {

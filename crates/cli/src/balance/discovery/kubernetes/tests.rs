@@ -3,7 +3,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
-use clearway_balancer::config::{Discovery, DiscoverySource};
+use clearway_balancer::config::{DiscoveredServer, Discovery, DiscoverySource};
 
 fn slice(name: &str, endpoints: &str) -> String {
     format!(
@@ -21,8 +21,10 @@ const READY: &str = r#""ready":true,"serving":true,"terminating":false"#;
 const TERMINATING: &str = r#""ready":false,"serving":true,"terminating":true"#;
 const STARTING: &str = r#""ready":false,"serving":false,"terminating":false"#;
 
-fn parsed(text: &str) -> Slice {
-    serde_json::from_str(text).unwrap()
+fn listed(slices: &[String]) -> Slices {
+    let items = slices.join(",");
+    let text = format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}]}}"#);
+    Slices::listed(text.as_bytes()).unwrap().0
 }
 
 fn states(servers: &[DiscoveredServer]) -> Vec<String> {
@@ -43,22 +45,60 @@ fn conditions_decide_about_new_connections() {
         endpoint("not-an-address", READY),
     ];
     let slices = [
-        parsed(&slice("a", &endpoints.join(","))),
+        slice("a", &endpoints.join(",")),
         // The same endpoint may be in two slices for a moment.
-        parsed(&slice("b", &endpoint("10.0.0.2", READY))),
-        parsed(r#"{"metadata":{"name":"c"},"endpoints":null,"ports":null}"#),
+        slice("b", &endpoint("10.0.0.2", READY)),
+        r#"{"metadata":{"name":"c"},"endpoints":null,"ports":null}"#.to_owned(),
     ];
-    let found = servers(slices.iter(), "quic");
+    let found = listed(&slices).servers("quic");
     assert_eq!(
         states(&found),
         ["10.0.0.1:443", "10.0.0.2:443", "10.0.0.4:443"]
     );
-    let found = servers(slices[..1].iter(), "quic");
+    let found = listed(&slices[..1]).servers("quic");
     assert_eq!(
         states(&found),
         ["10.0.0.1:443", "10.0.0.2:443 draining", "10.0.0.4:443"]
     );
-    assert_eq!(servers(slices.iter(), "other"), []);
+    assert_eq!(listed(&slices).servers("other"), []);
+}
+
+#[test]
+fn number_of_slices_is_bounded() {
+    let mut slices = listed(&[]);
+    let mut add = |number: usize| {
+        let object = slice(&number.to_string(), "");
+        slices.apply(format!(r#"{{"type":"ADDED","object":{object}}}"#).as_bytes())
+    };
+    for number in 0..4_096 {
+        add(number).unwrap();
+    }
+    add(7).unwrap();
+    let error = add(4_096).unwrap_err();
+    assert_eq!(error, "the API named more than 4096 slices");
+}
+
+#[test]
+fn lines_are_the_same_wherever_pieces_end() {
+    let text = b"one\n\nthree\nfour";
+    for size in 1..=text.len() {
+        let mut lines = Lines::new(5);
+        let mut taken = Vec::new();
+        for piece in text.chunks(size) {
+            lines.push(piece).unwrap();
+            taken.extend(core::iter::from_fn(|| lines.take()));
+        }
+        let expected: [&[u8]; 3] = [b"one\n", b"\n", b"three\n"];
+        assert_eq!(taken, expected, "{size}");
+    }
+}
+
+#[test]
+fn line_that_is_too_long_is_an_error() {
+    let mut lines = Lines::new(5);
+    lines.push(b"123456").unwrap();
+    assert_eq!(lines.take(), None);
+    assert!(lines.push(b"7").is_err());
 }
 
 /// Answers each request with the next of these, and sends its path.
