@@ -45,28 +45,37 @@ impl Planned<'_> {
 #[derive(Default)]
 struct Progress {
     done: bool,
+    runs: u32,
     passed: u32,
     measured: Vec<u64>,
+    failure: Option<Outcome>,
 }
 
 impl Progress {
     /// Takes the outcome of a run, of `wanted`. Returns the cell once nothing more is to be run.
     fn take(&mut self, outcome: Outcome, wanted: u32, planned: &Planned<'_>) -> Option<Cell> {
+        self.runs += 1;
         match outcome {
-            Outcome::Passed => {}
-            Outcome::Measured(kbit) => self.measured.push(kbit),
-            last => {
-                return Some(Cell {
-                    last,
-                    passed: self.passed,
-                });
+            Outcome::Passed => self.passed += 1,
+            Outcome::Measured(kbit) => {
+                self.passed += 1;
+                self.measured.push(kbit);
+            }
+            other => {
+                self.failure.get_or_insert(other);
             }
         }
-        self.passed += 1;
-        (self.passed == wanted).then(|| Cell {
-            last: self.judged(planned),
+        (self.runs == wanted).then(|| self.cell(planned))
+    }
+
+    /// Returns the cell that the runs so far make.
+    fn cell(&mut self, planned: &Planned<'_>) -> Cell {
+        let failure = self.failure.take();
+        Cell {
+            last: failure.unwrap_or_else(|| self.judged(planned)),
             passed: self.passed,
-        })
+            runs: self.runs,
+        }
     }
 
     fn judged(&mut self, planned: &Planned<'_>) -> Outcome {
@@ -93,6 +102,15 @@ pub(crate) fn run_all(
         at_once(&cells, jobs, options, &run, &mut done)?;
     }
     Ok(())
+}
+
+/// Returns whether no more runs follow one with this outcome.
+fn ends(outcome: &Outcome, options: &Run) -> bool {
+    match outcome {
+        Outcome::Passed | Outcome::Measured(_) => false,
+        Outcome::Unsupported => true,
+        Outcome::Failed(_) | Outcome::Missed(..) => !options.count_failures,
+    }
 }
 
 fn at_once(
@@ -129,8 +147,7 @@ fn at_once(
                         continue;
                     };
                     let outcome = run(planned, repetition);
-                    let goes_on = matches!(outcome, Outcome::Passed | Outcome::Measured(_));
-                    if let Some(over) = over.get(at).filter(|_| !goes_on) {
+                    if let Some(over) = over.get(at).filter(|_| ends(&outcome, options)) {
                         over.store(true, Ordering::Relaxed);
                     }
                     if results.send((at, outcome)).is_err() {
@@ -148,7 +165,9 @@ fn at_once(
             if progress.done {
                 continue;
             }
-            if let Some(cell) = progress.take(outcome, planned.repetitions(options), planned) {
+            let is_last = ends(&outcome, options);
+            let cell = progress.take(outcome, planned.repetitions(options), planned);
+            if let Some(cell) = cell.or_else(|| is_last.then(|| progress.cell(planned))) {
                 progress.done = true;
                 done(planned, &cell)?;
             }
@@ -235,6 +254,20 @@ mod tests {
         assert_eq!(
             cells,
             [("handshake", Outcome::Failed("lost".to_owned()), 2)]
+        );
+    }
+
+    #[test]
+    fn failures_are_counted_if_asked_for() {
+        let fails = |_: &str, repetition| match repetition {
+            2 | 5 => Outcome::Failed("lost".to_owned()),
+            _ => Outcome::Passed,
+        };
+        let arguments = ["--repetitions", "9", "--count-failures", "--jobs", "4"];
+        let cells = cells(&["handshake"], &arguments, fails);
+        assert_eq!(
+            cells,
+            [("handshake", Outcome::Failed("lost".to_owned()), 7)]
         );
     }
 

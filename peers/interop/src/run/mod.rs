@@ -43,6 +43,9 @@ pub(crate) struct Run {
     /// How often each test is run; a cell passes if every run does
     #[arg(long, default_value_t = 1)]
     repetitions: u32,
+    /// Run all repetitions also when one fails, to count how many do
+    #[arg(long)]
+    count_failures: bool,
     /// The seed of the network in the first run of each test; the next ones have the next numbers
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -94,6 +97,10 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
     let mut report = Report::new(names);
     for (client, server) in &pairs {
         report.add_pair(&client.name, &server.name);
+        let others = catalogue::ALL.iter();
+        for test in others.filter(|test| !test.concerns(client, server)) {
+            report.leave_out(test.name, (&client.name, &server.name));
+        }
     }
     let planned: Vec<Planned<'_>> = tests
         .iter()

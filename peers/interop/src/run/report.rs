@@ -19,18 +19,25 @@ const SUMMARY: [&str; 2] = [
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) last: Outcome,
-    /// Runs that passed before the last one, which passed too unless `last` says otherwise.
+    /// Runs, and how many of them passed.
+    pub(crate) runs: u32,
     pub(crate) passed: u32,
 }
+
+/// The cell of a test that is not for this pair.
+const LEFT_OUT: &str = "–";
 
 impl Cell {
     fn text(&self) -> String {
         match &self.last {
-            Outcome::Passed if self.passed > 1 => format!("pass ({} of {0})", self.passed),
+            Outcome::Passed if self.runs > 1 => format!("pass ({} of {})", self.passed, self.runs),
             Outcome::Passed => "pass".to_owned(),
             Outcome::Measured(kbit) => format!("{kbit} kbit/s"),
             Outcome::Missed(kbit, _) => format!("FAIL ({kbit} kbit/s)"),
             Outcome::Unsupported => "unsupported".to_owned(),
+            Outcome::Failed(_) if self.runs > 1 => {
+                format!("FAIL ({} of {})", self.passed, self.runs)
+            }
             Outcome::Failed(_) => "FAIL".to_owned(),
         }
     }
@@ -64,13 +71,21 @@ impl Report {
         }
     }
 
+    /// Says that a test is not for this pair.
+    pub(crate) fn leave_out(&mut self, test: &str, (client, server): (&str, &str)) {
+        let pair = (client.to_owned(), server.to_owned());
+        self.cells
+            .insert((test.to_owned(), pair), LEFT_OUT.to_owned());
+    }
+
     pub(crate) fn set(&mut self, test: &str, (client, server): (&str, &str), cell: &Cell) {
         let pair = (client.to_owned(), server.to_owned());
         self.cells.insert((test.to_owned(), pair), cell.text());
-        let (passed, what) = (cell.passed, format!("{test}, {client} → {server}"));
+        let (passed, runs) = (cell.passed, cell.runs);
+        let what = format!("{test}, {client} → {server}");
         match &cell.last {
             Outcome::Failed(why) => {
-                let failure = format!("{what}, after {passed} passed: {why}");
+                let failure = format!("{what}, {passed} of {runs} passed: {why}");
                 self.failures.push(failure);
             }
             Outcome::Missed(kbit, bar) => {
@@ -113,7 +128,10 @@ impl Report {
                 .iter()
                 .map(|pair| self.cells.get(&((*test).to_owned(), pair.clone())))
                 .collect();
-            if cells.iter().all(Option::is_none) {
+            if cells
+                .iter()
+                .all(|it| it.is_none_or(|cell| cell == LEFT_OUT))
+            {
                 continue;
             }
             let cells = cells
@@ -161,6 +179,7 @@ impl Report {
             for test in &self.tests {
                 match self.cells.get(&((*test).to_owned(), pair.clone())) {
                     None => not_run += 1,
+                    Some(cell) if cell == LEFT_OUT => {}
                     Some(cell) if cell == "unsupported" => unsupported += 1,
                     Some(cell) if cell.starts_with("FAIL") => failed.push(*test),
                     Some(_) => passed += 1,
@@ -240,25 +259,30 @@ fn replaced(text: &str, markers: [&str; 2], between: &str) -> Result<String> {
 mod tests {
     use super::{super::test::Bar, *};
 
-    fn passed(last: Outcome, passed: u32) -> Cell {
-        Cell { last, passed }
+    /// All runs but those that failed passed.
+    fn cell(last: Outcome, runs: u32, failed: u32) -> Cell {
+        Cell {
+            last,
+            runs,
+            passed: runs - failed,
+        }
     }
 
     #[test]
     fn table_in_a_file_keeps_cells_that_were_not_run_now() {
         let mut first = Report::new(["one", "two"]);
         first.add_pair("a", "a");
-        first.set("one", ("a", "a"), &passed(Outcome::Passed, 3));
-        first.set("two", ("a", "a"), &passed(Outcome::Measured(9500), 5));
+        first.set("one", ("a", "a"), &cell(Outcome::Passed, 3, 0));
+        first.set("two", ("a", "a"), &cell(Outcome::Measured(9500), 5, 0));
         let mut second = Report::new(["one", "two"]);
         second.add_pair("a", "b");
-        let failed = passed(Outcome::Failed("no".to_owned()), 1);
+        let failed = cell(Outcome::Failed("no".to_owned()), 3, 1);
         second.set("two", ("a", "b"), &failed);
         let merged = second.merged_into(&first.table());
         assert_eq!(
             merged.table(),
             "| test | a → a | a → b |\n|---|---|---|\n| one | pass (3 of 3) | not run |\n\
-             | two | 9500 kbit/s | FAIL |\n"
+             | two | 9500 kbit/s | FAIL (2 of 3) |\n"
         );
         assert_eq!(
             merged.summary().lines().skip(2).collect::<Vec<_>>(),
@@ -268,7 +292,7 @@ mod tests {
         assert!(
             second
                 .markdown()
-                .contains("- two, a → b, after 1 passed: no")
+                .contains("- two, a → b, 2 of 3 passed: no")
         );
         assert_eq!(second.merged_into(&merged.table()).table(), merged.table());
     }
@@ -284,7 +308,7 @@ mod tests {
         report.set(
             "goodput",
             ("a", "a"),
-            &passed(Outcome::Missed(9365, bar), 5),
+            &cell(Outcome::Missed(9365, bar), 5, 0),
         );
         assert!(
             report
@@ -301,6 +325,26 @@ mod tests {
             report
                 .summary()
                 .ends_with("| a → a | 0 | goodput | 0 | 0 |\n")
+        );
+    }
+
+    #[test]
+    fn test_for_other_pairs_is_neither_run_nor_missing() {
+        let mut report = Report::new(["one", "two"]);
+        report.add_pair("a", "b");
+        report.leave_out("two", ("a", "b"));
+        assert_eq!(report.table(), "| test | a → b |\n|---|---|\n");
+        report.set("one", ("a", "b"), &cell(Outcome::Passed, 1, 0));
+        let mut ours = Report::new(["one", "two"]);
+        ours.add_pair("a", "a");
+        ours.set("two", ("a", "a"), &cell(Outcome::Passed, 1, 0));
+        let merged = ours.merged_into(&report.merged_into("").table());
+        let again = report.merged_into(&merged.table());
+        assert!(again.table().ends_with("| two | – | pass |\n"));
+        assert!(
+            again
+                .summary()
+                .ends_with("| a → b | 1 | 0 | 0 | 0 |\n| a → a | 1 | 0 | 0 | 1 |\n")
         );
     }
 

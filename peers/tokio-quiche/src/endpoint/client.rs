@@ -15,7 +15,7 @@ use tokio_quiche::quiche::{
 
 use crate::{
     link::{Arrival, Link},
-    settings::{config, is_http3, log_secrets, new_id},
+    settings::{config, is_http3, new_id, trace},
 };
 
 /// How long to wait for a session ticket.
@@ -35,7 +35,7 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
         server: first.resolve().await?,
         name: first.host.clone(),
         config,
-        is_http3: is_http3(environment),
+        environment,
     };
     match environment.test_case.as_str() {
         "multiconnect" | "handshakeloss" | "handshakecorruption" => {
@@ -57,14 +57,14 @@ pub(crate) async fn run(environment: &Environment) -> Result<()> {
 }
 
 /// A client of one server.
-struct Client {
+struct Client<'a> {
+    environment: &'a Environment,
     server: SocketAddr,
     name: String,
     config: Config,
-    is_http3: bool,
 }
 
-impl Client {
+impl Client<'_> {
     /// Downloads everything at once on a connection, which resumes a session if there is one. Returns
     /// the session of this connection, for which it waits if that is `wanted`.
     async fn download(
@@ -82,11 +82,11 @@ impl Client {
             self.server,
             &mut self.config,
         )?;
-        log_secrets(&mut connection)?;
+        trace(&mut connection, &id, self.environment)?;
         if let Some(session) = session {
             connection.set_session(session)?;
         }
-        let mut requests = Requests::new(targets, self.is_http3);
+        let mut requests = Requests::new(targets, is_http3(self.environment));
         let mut patience = None;
         loop {
             // The first time, this makes the ClientHello, after which early data can follow.

@@ -15,7 +15,7 @@ use tokio_quiche::quiche::{
 
 use crate::{
     link::{Arrival, Link},
-    settings::{ID_LENGTH, config, is_http3, log_secrets, new_id, random},
+    settings::{ID_LENGTH, config, is_http3, new_id, random, trace},
 };
 
 /// Longest request of HTTP/0.9 in bytes.
@@ -152,7 +152,7 @@ impl Server<'_> {
         };
         let config = &mut self.config;
         let mut quic = quiche::accept(&id, original, self.link.local, from, config)?;
-        log_secrets(&mut quic)?;
+        trace(&mut quic, &id, self.environment)?;
         let key = self.next;
         self.next += 1;
         self.by_id.insert(id.to_vec(), key);
@@ -198,6 +198,9 @@ impl Server<'_> {
         }
         if let Err(error) = self.link.take_from(&mut serving.quic) {
             eprintln!("endpoint-quiche: sending: {error}");
+        }
+        while let Some(event) = serving.quic.path_event_next() {
+            eprintln!("endpoint-quiche: {event:?}");
         }
         if serving.quic.is_closed() {
             self.connections.remove(&key);

@@ -1,11 +1,19 @@
 //! What both roles give quiche instead of its defaults.
 
-use std::{env, fs::OpenOptions, time::Duration};
+use std::{
+    env,
+    fs::{self, File, OpenOptions},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use boring::rand::rand_bytes;
-use contract::{H3, runner::Environment};
-use tokio_quiche::quiche::{Config, Connection, ConnectionId, PROTOCOL_VERSION};
+use contract::{
+    H3,
+    runner::{Environment, Role},
+};
+use tokio_quiche::quiche::{Config, Connection, ConnectionId, PROTOCOL_VERSION, QlogLevel};
 
 /// The application protocol of HTTP/0.9 over QUIC.
 const HQ: &[u8] = b"hq-interop";
@@ -53,8 +61,32 @@ pub(crate) fn is_http3(environment: &Environment) -> bool {
     environment.test_case == "http3"
 }
 
-/// Has a connection write its secrets where the runner looks for them.
-pub(crate) fn log_secrets(connection: &mut Connection) -> Result<()> {
+/// Has a connection write its secrets and its qlog where the runner looks for them. `id` is its own
+/// connection ID, after which the qlog is named.
+pub(crate) fn trace(
+    connection: &mut Connection,
+    id: &ConnectionId<'_>,
+    environment: &Environment,
+) -> Result<()> {
+    log_secrets(connection)?;
+    let Some(folder) = env::var_os("QLOGDIR").filter(|folder| !folder.is_empty()) else {
+        return Ok(());
+    };
+    let folder = PathBuf::from(folder);
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let role = match environment.role {
+        Role::Client => "client",
+        Role::Server => "server",
+    };
+    let path = folder.join(format!("quiche_{role}_{id:?}.sqlog"));
+    // Without a buffer: the runner ends a server by a signal, which would lose what is in it.
+    let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+    let title = format!("endpoint-quiche, {}", environment.test_case);
+    connection.set_qlog_with_level(Box::new(file), title, String::new(), QlogLevel::Extra);
+    Ok(())
+}
+
+fn log_secrets(connection: &mut Connection) -> Result<()> {
     let Some(path) = env::var_os("SSLKEYLOGFILE").filter(|path| !path.is_empty()) else {
         return Ok(());
     };
