@@ -1,7 +1,10 @@
 //! What happens to a client's first packet: token, limits, and then Retry, refusal or a
 //! connection.
 
+use core::time::Duration;
 use std::sync::Arc;
+
+use clearway_recovery::controller::SavedPath;
 
 use super::admission::{AdmissionGuard, Denial, Refusal};
 use super::handshakes::PendingHandshake;
@@ -11,7 +14,7 @@ use crate::Instant;
 use crate::cid::ConnectionId;
 use crate::connection::{AcceptOptions, Config, Connection};
 use crate::count::Count;
-use crate::crypto::{RetryToken, ServerCryptoByVersion, Token, TokenIssuer};
+use crate::crypto::{AddressToken, RetryToken, ServerCryptoByVersion, Token, TokenIssuer};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 use crate::wire::Version;
@@ -70,6 +73,7 @@ impl Endpoint {
             scid,
             retry_scid: None,
             validated: false,
+            saved: None,
             hello,
             unix_now: first.unix_now,
             keys,
@@ -217,6 +221,7 @@ impl Endpoint {
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 initial.validated = replay.admit(&address);
+                initial.saved = self.saved_path(initial.validated, &address, initial.unix_now);
             }
             Err(error) if error.is_invalid_retry() => {
                 return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
@@ -224,6 +229,19 @@ impl Endpoint {
             Err(_) => {}
         }
         Ok(())
+    }
+
+    /// Returns what the token says of the path, if it may be used. A token is admitted once, so
+    /// that one connection uses it (RFC 9959 §3.2).
+    fn saved_path(
+        &self,
+        validated: bool,
+        token: &AddressToken,
+        unix_now: u64,
+    ) -> Option<SavedPath> {
+        let resume = self.config.transport.careful_resume?;
+        let age = Duration::from_secs(unix_now.saturating_sub(token.issued));
+        resume.admit(token.path.filter(|_| validated)?, age)
     }
 
     fn write_retry(&mut self, initial: &OpenedInitial, response: &mut Vec<u8>) {
@@ -298,7 +316,7 @@ impl Endpoint {
         let ip = initial.from.remote.ip();
         let tokens = token_issuer(&mut self.tokens, server, initial.unix_now, now)
             .for_version(initial.version);
-        let new_token = tokens.issue(now, ip, &mut self.rng);
+        let new_token = tokens.issue(now, ip, None, &mut self.rng);
         let accept = AcceptOptions {
             remote: initial.from.remote,
             local_ip: initial.from.local_ip,
@@ -308,6 +326,7 @@ impl Endpoint {
             retry_scid: initial.retry_scid,
             scid: initial.scid,
             validated: initial.validated,
+            saved: initial.saved,
             trusted: self.admission.source_of(ip).is_none(),
             tokens,
             new_token,
