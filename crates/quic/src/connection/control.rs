@@ -3,12 +3,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use clearway_recovery::controller::SavedPath;
-
 use super::ack_frequency::{AckFrequencyRequest, ImmediateAck};
 use super::sent_frame::SentFrame;
 use crate::Instant;
-use crate::crypto::TokenIssuer;
+use crate::crypto::{MeasuredPath, TokenIssuer};
 use crate::rng::Rng;
 use crate::wire::{Frame, Version, Writer};
 
@@ -74,7 +72,7 @@ impl Control {
         &mut self,
         now: Instant,
         ip: IpAddr,
-        path: SavedPath,
+        path: MeasuredPath,
         rng: &mut Rng,
     ) {
         if self.may_renew_token() {
@@ -82,7 +80,7 @@ impl Control {
         }
     }
 
-    fn issue_token(&mut self, now: Instant, ip: IpAddr, path: Option<SavedPath>, rng: &mut Rng) {
+    fn issue_token(&mut self, now: Instant, ip: IpAddr, path: Option<MeasuredPath>, rng: &mut Rng) {
         if let Some(tokens) = &self.tokens {
             self.new_token = Some(Box::new(tokens.issue(now, ip, path, rng)));
             self.new_token_due = true;

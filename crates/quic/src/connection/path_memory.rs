@@ -2,7 +2,7 @@
 //!
 //! It is part of the token that a client returns on its next connection (RFC 9000 §8.1.3). So a
 //! server needs no table: what it measured is bounded, bound to the client's address, sealed, used
-//! once, and known to every shard and every server with the same key, also after a restart.
+//! once, and known to every shard and every server with the same key.
 //!
 //! ```text
 //! ACK ──► recovery: rate, round trip ──► NEW_TOKEN ──► the client's store
@@ -18,11 +18,12 @@ use clearway_recovery::controller::SavedPath;
 use super::network::{Context, Network};
 use super::state::HandshakeState;
 use crate::Instant;
+use crate::crypto::MeasuredPath;
 
 /// What the client was told last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PathMemory {
-    told: Option<SavedPath>,
+    told: Option<MeasuredPath>,
     /// Nothing more before this time.
     next: Instant,
 }
@@ -34,7 +35,8 @@ impl PathMemory {
         let Some(told) = &self.told else {
             return true;
         };
-        let (told, measured) = (u128::from(told.capacity), u128::from(measured.capacity));
+        let (told, measured) = (told.saved.capacity, measured.capacity);
+        let (told, measured) = (u128::from(told), u128::from(measured));
         measured.saturating_mul(2) >= told.saturating_mul(3)
             || measured.saturating_mul(4) <= told.saturating_mul(3)
     }
@@ -55,8 +57,13 @@ impl Network {
         }
         let path = self.active_recovery();
         let (rtt, measured) = (path.rtt().smoothed(), path.to_save());
-        let Some(measured) = measured.filter(|measured| self.memory.is_news(measured)) else {
+        let Some(saved) = measured.filter(|measured| self.memory.is_news(measured)) else {
             return;
+        };
+        let known = self.memory.told.map(|told| told.connection);
+        let measured = MeasuredPath {
+            saved,
+            connection: known.unwrap_or_else(|| cx.rng.array()),
         };
         self.memory = PathMemory {
             told: Some(measured),
@@ -80,16 +87,20 @@ mod tests {
             capacity,
             rtt: Duration::from_millis(50),
         };
+        let told = |capacity| MeasuredPath {
+            saved: saved(capacity),
+            connection: [1; 16],
+        };
         assert!(PathMemory::default().is_news(&saved(1)));
         let memory = PathMemory {
-            told: Some(saved(1_000)),
+            told: Some(told(1_000)),
             next: Instant::ZERO,
         };
         for (capacity, news) in [(750, true), (751, false), (1_499, false), (1_500, true)] {
             assert_eq!(memory.is_news(&saved(capacity)), news, "{capacity}");
         }
         let endless = PathMemory {
-            told: Some(saved(u64::MAX)),
+            told: Some(told(u64::MAX)),
             ..memory
         };
         assert!(!endless.is_news(&saved(u64::MAX)));

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use clearway_recovery::controller::SavedPath;
-
-use super::token::{AddressToken, TokenKey};
+use super::token::{AddressToken, MeasuredPath, TokenKey};
 use crate::Instant;
 use crate::rng::Rng;
 use crate::wire::Version;
@@ -56,7 +54,7 @@ impl TokenIssuer {
         &self,
         now: Instant,
         ip: IpAddr,
-        path: Option<SavedPath>,
+        path: Option<MeasuredPath>,
         rng: &mut Rng,
     ) -> Vec<u8> {
         let token = AddressToken {

@@ -12,12 +12,32 @@ use super::incoming::{ClientHelloPart, Incoming, OpenedInitial, hello, open};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, FirstDatagram, ServerConfig, reply};
 use crate::Instant;
 use crate::cid::ConnectionId;
-use crate::connection::{AcceptOptions, Config, Connection};
+use crate::connection::{AcceptOptions, CarefulResume, Config, Connection};
 use crate::count::Count;
-use crate::crypto::{AddressToken, RetryToken, ServerCryptoByVersion, Token, TokenIssuer};
+use crate::crypto::{
+    AddressToken, ReplayFilter, RetryToken, ServerCryptoByVersion, Token, TokenIssuer,
+};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 use crate::wire::Version;
+
+/// Returns what a token says of the path, if it may be used: it is not too old, and no other token of
+/// the connection that measured it was used (RFC 9959 §3.2).
+fn saved_path(
+    resume: Option<CarefulResume>,
+    token: &AddressToken,
+    unix_now: u64,
+    replay: &mut ReplayFilter,
+) -> Option<SavedPath> {
+    let (resume, path) = (resume?, token.path?);
+    let age = Duration::from_secs(unix_now.saturating_sub(token.issued));
+    let saved = resume.admit(path.saved, age)?;
+    let measurement = AddressToken {
+        id: path.connection,
+        ..*token
+    };
+    replay.admit(&measurement).then_some(saved)
+}
 
 /// Attempts refused by the application that are remembered, to drop the rest of their
 /// ClientHello, which arrives microseconds later.
@@ -221,7 +241,10 @@ impl Endpoint {
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 initial.validated = replay.admit(&address);
-                initial.saved = self.saved_path(initial.validated, &address, initial.unix_now);
+                if initial.validated {
+                    let resume = self.config.transport.careful_resume;
+                    initial.saved = saved_path(resume, &address, initial.unix_now, &mut replay);
+                }
             }
             Err(error) if error.is_invalid_retry() => {
                 return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
@@ -229,19 +252,6 @@ impl Endpoint {
             Err(_) => {}
         }
         Ok(())
-    }
-
-    /// Returns what the token says of the path, if it may be used. A token is admitted once, so
-    /// that one connection uses it (RFC 9959 §3.2).
-    fn saved_path(
-        &self,
-        validated: bool,
-        token: &AddressToken,
-        unix_now: u64,
-    ) -> Option<SavedPath> {
-        let resume = self.config.transport.careful_resume?;
-        let age = Duration::from_secs(unix_now.saturating_sub(token.issued));
-        resume.admit(token.path.filter(|_| validated)?, age)
     }
 
     fn write_retry(&mut self, initial: &OpenedInitial, response: &mut Vec<u8>) {

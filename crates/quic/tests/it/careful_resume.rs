@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clearway_quic::connection::CarefulResume;
-use clearway_testing::{Setup, World, download, path};
+use clearway_testing::{Setup, World, download, path, server_id};
 
 /// 625 kB in a round trip of 50 ms.
 const PATH: &str = "rate=100M delay=25ms queue=400";
@@ -58,9 +58,8 @@ fn second_connection_begins_with_what_the_first_one_measured() {
     assert!(third <= resumed + Duration::from_millis(50), "{third:?}");
 }
 
-/// The token is sealed with a key that outlives the server.
 #[test]
-fn path_is_resumed_after_a_restart_of_the_server() {
+fn path_is_resumed_by_another_server_with_the_same_key() {
     let mut world = visited(setup(Some(CarefulResume::default())), 2);
     world.restart_server(99);
     let resumed = next_visit(&mut world);
@@ -112,6 +111,23 @@ fn largest_jump_bounds_what_is_resumed() {
     };
     let took = next_visit(&mut visited(setup(Some(resume)), 6));
     assert!(took + Duration::from_millis(20) > ordinary(6), "{took:?}");
+}
+
+/// RFC 9959 §3.2: the first connection sent several tokens, each with a newer measurement.
+#[test]
+fn one_measurement_is_resumed_once() {
+    let world = &mut visited(setup(Some(CarefulResume::default())), 8);
+    let stored = world.setup.sessions.stored(&server_id()).tokens;
+    assert!(stored > 2, "{stored} tokens");
+    // Both connections take their tokens before there is a newer one.
+    world.connect();
+    world.connect();
+    world.run_for(Duration::from_secs(1));
+    // The newest connection has the older token.
+    let begin = world.now;
+    assert!(download(world, 1_000_000, Duration::from_secs(10)));
+    let took = world.now - begin;
+    assert!(took + Duration::from_millis(20) > ordinary(8), "{took:?}");
 }
 
 /// A path that lost nine tenths of its rate: the jump fails, and the third connection begins with

@@ -87,8 +87,18 @@ pub struct AddressToken {
     pub ip: IpAddr,
     /// A random number that identifies the token, for [`ReplayFilter`](super::ReplayFilter).
     pub id: [u8; 16],
-    /// What the connection had measured of the path to that address (RFC 9959 §3.1).
-    pub path: Option<SavedPath>,
+    /// What the connection had measured of the path to that address.
+    pub path: Option<MeasuredPath>,
+}
+
+/// What a connection has measured of a path (RFC 9959 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredPath {
+    /// The measurement.
+    pub saved: SavedPath,
+    /// A random number that identifies the connection. Of its tokens, each with a newer measurement,
+    /// only one may be used to resume the path (RFC 9959 §3.2).
+    pub connection: [u8; 16],
 }
 
 /// A token that is genuine, valid now, and was issued to this client.
@@ -357,22 +367,26 @@ fn read_fields(kind: TokenKind, reader: &mut Reader<'_>) -> Option<Token> {
     reader.is_empty().then_some(token)
 }
 
-fn put_path(out: &mut Vec<u8>, path: &SavedPath) {
-    let micros = u64::try_from(path.rtt.as_micros()).unwrap_or(u64::MAX);
-    out.extend_from_slice(&path.capacity.to_be_bytes());
+fn put_path(out: &mut Vec<u8>, path: &MeasuredPath) {
+    let micros = u64::try_from(path.saved.rtt.as_micros()).unwrap_or(u64::MAX);
+    out.extend_from_slice(&path.saved.capacity.to_be_bytes());
     out.extend_from_slice(&micros.to_be_bytes());
+    out.extend_from_slice(&path.connection);
 }
 
 /// Reads the end of a token, which may be absent.
-fn read_path(reader: &mut Reader<'_>) -> Option<Option<SavedPath>> {
+fn read_path(reader: &mut Reader<'_>) -> Option<Option<MeasuredPath>> {
     if reader.is_empty() {
         return Some(None);
     }
     let capacity = reader.array().map(u64::from_be_bytes)?;
     let micros = reader.array().map(u64::from_be_bytes)?;
-    Some(Some(SavedPath {
-        capacity,
-        rtt: Duration::from_micros(micros),
+    Some(Some(MeasuredPath {
+        saved: SavedPath {
+            capacity,
+            rtt: Duration::from_micros(micros),
+        },
+        connection: reader.array()?,
     }))
 }
 
