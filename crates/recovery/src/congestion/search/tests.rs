@@ -175,7 +175,13 @@ fn varying_round_trip_without_a_bottleneck_does_not_end_slow_start() {
 fn application_limited_flow_does_not_end_slow_start() {
     let mut flow = Flow::new();
     // A message every fifth bin for a while, acknowledged three bins later.
-    let message = |bin: usize| if bin % 5 == 0 && bin < 60 { 1_000 } else { 0 };
+    let message = |bin: usize| {
+        if bin.is_multiple_of(5) && bin < 60 {
+            1_000
+        } else {
+            0
+        }
+    };
     for bin in 0..80_usize {
         let acked = bin.checked_sub(3).map_or(0, message);
         assert_eq!(flow.bin(message(bin), acked), None, "in bin {bin}");
