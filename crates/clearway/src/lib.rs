@@ -160,7 +160,7 @@ pub use shard::Fault;
 pub use stream::{RecvStream, SendStream};
 
 pub use clearway_quic::connection::{
-    Config as TransportConfig, ConnectionError, PathStats, Stats, UpdateKeysError,
+    CarefulResume, Config as TransportConfig, ConnectionError, PathStats, Stats, UpdateKeysError,
 };
 /// TLS settings of clients and servers, and the stores of their sessions for resumption and
 /// 0-RTT.

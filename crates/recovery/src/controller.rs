@@ -143,6 +143,15 @@ pub struct Spurious {
     pub event: SendIndex,
 }
 
+/// What an earlier connection measured of a path (RFC 9959 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SavedPath {
+    /// Bytes that it carried in a round trip without a queue (saved_cwnd).
+    pub capacity: u64,
+    /// Its smallest round trip (saved_rtt).
+    pub rtt: Duration,
+}
+
 /// The state of a controller, as in qlog's `congestion_state_updated`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
@@ -348,6 +357,12 @@ pub trait Controller: Send + Debug {
         let _ = bytes;
     }
 
+    /// Called before anything is sent on the path, if an earlier connection measured it. A
+    /// controller may use it with the care of RFC 9959. Does nothing by default.
+    fn resume(&mut self, saved: &SavedPath) {
+        let _ = saved;
+    }
+
     /// Returns a copy for a path that continues this one: the peer's port changed, and
     /// nothing else (RFC 9000 §9.4). Send indexes go on from the same number, with nothing in
     /// flight. `None`, the default, begins the new path with a new controller.
@@ -405,7 +420,8 @@ pub trait Controller: Send + Debug {
     /// `cwnd_prior`, `max_bw`, `bw_shortterm`, `inflight_longterm`,
     /// `inflight_shortterm`, `round_count`, `probe_wait`, `min_rtt` (the
     /// controller's own). Besides, Prague shows `alpha`, the share of marks, in
-    /// thousandths, and `classic_queue`, 1 while it takes the queue that marks for a classic one.
+    /// thousandths, `resume_phase` is 0 unless a saved path is resumed (RFC 9959: 1 reconnaissance, 2
+    /// unvalidated, 3 validating, 4 safe retreat), and `classic_queue` is 1 while it takes the queue that marks for a classic one.
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         let _ = (now, show);
     }

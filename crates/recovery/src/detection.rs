@@ -414,6 +414,8 @@ impl<F> Recovery<F> {
             let min = rtt.min();
             let delivery = path.rate.delivery();
             let rate = path.rate.sample(min.unwrap_or_default(), path.ack.bytes);
+            path.capacity
+                .on_ack(rate.as_ref(), largest_index, path.next_index);
             path.controller.on_ack(&Ack {
                 now,
                 bytes: path.ack.bytes,

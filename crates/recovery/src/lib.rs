@@ -42,6 +42,7 @@
 //! | [`path`]        | in flight, gate, controller              | RFC 9000 §9.4      |
 //! | `pacer`         | spreading the window over the round trip | RFC 9002 §7.7      |
 //! | [`rate`]        | delivery rate                            | BBR draft §4.1     |
+//! | `capacity`      | what a later connection may begin with   | RFC 9959 §3.1      |
 //! | [`limit`]       | the reason for not sending               | qlog, RFC 9438 §5.8|
 //! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
 //! | [`controller`]  | the trait of congestion controllers      | RFC 9002 §7        |
@@ -50,6 +51,7 @@
 //!
 //! The feature `specimens` adds controllers and a [`Recovery`] with known bugs, to test
 //! detectors with. Each is a wrapper around the correct one.
+mod capacity;
 pub mod congestion;
 pub mod controller;
 mod detection;

@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
+use crate::capacity::Capacity;
 use crate::congestion::initial_window;
 use crate::controller::{
-    AcksNeeded, Congestion, CongestionCause, Controller, LostPacket, SendIndex, Sent, Spurious,
-    State,
+    AcksNeeded, Congestion, CongestionCause, Controller, LostPacket, SavedPath, SendIndex, Sent,
+    Spurious, State,
 };
 use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
@@ -84,6 +85,7 @@ pub struct PathRecovery {
     pub(crate) limits: LimitClock,
     pub(crate) ack: AckTally,
     pub(crate) loss: LossTally,
+    pub(crate) capacity: Capacity,
     window_used: WindowUsed,
     pacer: Pacer,
     /// The first packet sent under a window larger than the initial one. Once it or a later
@@ -126,6 +128,7 @@ impl PathRecovery {
             limits: LimitClock::new(limit, now),
             ack: AckTally::default(),
             loss: LossTally::default(),
+            capacity: Capacity::default(),
             window_used: WindowUsed::default(),
             pacer: Pacer::new(mds, now),
             grown: None,
@@ -158,6 +161,7 @@ impl PathRecovery {
             limits: new.limits.clone(),
             ack: AckTally::default(),
             loss: LossTally::default(),
+            capacity: self.capacity,
             window_used: self.window_used.clone(),
             pacer: self.pacer.clone(),
             grown: self.grown,
@@ -253,6 +257,13 @@ impl PathRecovery {
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.rate.lost()
+    }
+
+    /// Returns what the path carries, for a later connection over it, if it is enough to be of use
+    /// (RFC 9959 §3.1).
+    #[must_use]
+    pub fn to_save(&self) -> Option<SavedPath> {
+        self.capacity.to_save(&self.rtt, self.mds)
     }
 
     /// Returns why the path was not sending, and for how long.

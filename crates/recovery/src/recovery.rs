@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use crate::controller::{Controller, SendIndex};
+use crate::controller::{Controller, SavedPath, SendIndex};
 use crate::detection::lost;
 use crate::limit::{Limit, LimitClock};
 use crate::loss::{PACKET_THRESHOLD, TIME_THRESHOLD_EIGHTHS};
@@ -105,6 +105,14 @@ impl<F> Recovery<F> {
         path.first_number = self.next_number(Space::Data);
         path.oldest = path.first_number;
         self.paths.push(path);
+    }
+
+    /// Tells the controller of a path what an earlier connection measured of it. Has no effect once
+    /// there was an ACK, nor with controllers that do not resume ([`Controller::resume`]).
+    pub fn resume_path(&mut self, id: PathId, saved: &SavedPath) {
+        if let Some(path) = self.path_mut(id) {
+            path.controller.resume(saved);
+        }
     }
 
     /// Gives path `new` a copy of the congestion window and the RTT estimate of `old`, because

@@ -283,6 +283,7 @@ mod tests {
             issued,
             ip: [127, 0, 0, 1].into(),
             id: [7; 16],
+            path: None,
         };
         server.replay.lock().expect("one thread").admit(&token)
     }

@@ -87,6 +87,10 @@ pub(crate) struct RunSelection {
     /// or else those whose names contain this text.
     #[arg(long, value_name = "TEXT")]
     pub(super) variant: Option<String>,
+    /// How the first slow start of every flow ends, whatever the scenario says.
+    #[arg(long, value_name = "NAME", value_parser = ["hystart", "search", "standard"])]
+    #[serde(default)]
+    pub(super) slow_start: Option<String>,
     /// Carry every flow as HTTP/3 requests, whatever the scenario says.
     #[arg(long)]
     pub(super) http3: bool,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use clearway::SlowStart;
 use clearway_lab::run::Plan;
 #[cfg(not(feature = "specimens"))]
 use clearway_lab::scenario::find;
@@ -107,6 +108,13 @@ pub(super) fn plan(
         let labels: Vec<&str> = plan.cases.iter().map(|it| it.variant.as_str()).collect();
         let chosen = matching(text, &labels).ok_or_else(|| no_variant(text, &labels))?;
         plan.retain(|case| chosen.contains(&case.variant));
+    }
+    if let Some(name) = &extent.slow_start {
+        let slow_start = name.parse::<SlowStart>();
+        let slow_start = slow_start.map_err(|error| wrong(error.to_string()))?;
+        for case in &mut plan.cases {
+            case.transport.slow_start = slow_start;
+        }
     }
     if extent.http3 {
         let flows = plan.cases.iter_mut().flat_map(|case| &mut case.flows);

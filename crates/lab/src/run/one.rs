@@ -220,6 +220,7 @@ fn factory(
             secrets: extras.secrets.clone(),
         },
         watcher,
+        resumed: case.resumed,
     }
 }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use clearway_quic::connection::Config;
+use clearway_recovery::controller::SavedPath;
 
 use super::bars::{Bar, KnownMiss};
 use crate::app::Workload;
@@ -56,6 +57,8 @@ pub struct Case {
     pub expected_findings: Vec<String>,
     /// Transport settings of both ends, except the controller.
     pub transport: Config,
+    /// What an earlier connection measured of the path, which senders resume (RFC 9959).
+    pub resumed: Option<SavedPath>,
     /// The servers' certificates.
     pub certificates: Certificates,
     /// Disables the post-quantum key exchange.

@@ -68,6 +68,9 @@ const FILES: &[(&str, &str)] = files! {
     "53_marked_bursts.toml"
     "54_overwritten_marks.toml"
     "55_late_at_marks.toml"
+    "56_resume_50ms.toml"
+    "57_resume_600ms.toml"
+    "58_resume_changed.toml"
 };
 
 /// All scenarios, in the order of their numbers.

@@ -254,6 +254,7 @@ impl Scenario {
                 .collect(),
             expected_findings: self.expected_findings.clone(),
             transport,
+            resumed: self.transport.resumed(variables, source)?,
             certificates,
             x25519_only,
         })

@@ -1,5 +1,8 @@
 use core::time::Duration;
 
+use clearway_recovery::congestion::SlowStart;
+use clearway_recovery::controller::SavedPath;
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -53,6 +56,26 @@ fn valid_scenario_compiles() {
     let queue = case.network.down.queue.at(None);
     assert_eq!(queue, clearway_links::QueueLimit::Bytes(37_500));
     assert_eq!(case.bars.len(), 2);
+}
+
+#[test]
+fn slow_start_and_resumed_path_reach_the_case() {
+    let compiled = |settings: &str| {
+        let text = GOOD.replace("[pass]", &format!("[transport]\n{settings}\n[pass]"));
+        let cases = parse(&text).unwrap().cases(Size::Full, "cubic");
+        cases.unwrap().remove(0)
+    };
+    let case = compiled("slow_start = \"search\"");
+    assert_eq!(case.transport.slow_start, SlowStart::Search);
+    assert_eq!(case.resumed, None);
+    let resumed = compiled("resume_capacity = \"625kB\"\nresume_rtt = \"50ms\"").resumed;
+    let saved = SavedPath {
+        capacity: 625_000,
+        rtt: Duration::from_millis(50),
+    };
+    assert_eq!(resumed, Some(saved));
+    let nothing = compiled("resume_capacity = \"0\"\nresume_rtt = \"50ms\"");
+    assert_eq!(nothing.resumed, None);
 }
 
 #[test]
@@ -148,7 +171,7 @@ fn grid_expands_to_every_combination_and_ci_can_shrink_it() {
 fn every_catalogue_scenario_compiles() {
     let all = catalogue();
     let numbers: Vec<u32> = all.iter().map(|scenario| scenario.number).collect();
-    assert_eq!(numbers, (1..=55).collect::<Vec<_>>());
+    assert_eq!(numbers, (1..=58).collect::<Vec<_>>());
     for scenario in all {
         assert!(!scenario.title.is_empty(), "{}", scenario.name);
         assert!(!scenario.explanation.is_empty(), "{}", scenario.name);
@@ -322,6 +345,16 @@ fn values_without_effect_are_rejected() {
             "[pass]",
             "[transport]\nmax_ack_delay = \"16384ms\"\n[pass]",
             "14:17: invalid max_ack_delay \"16384ms\": peers reject it",
+        ),
+        (
+            "[pass]",
+            "[transport]\nslow_start = \"serch\"\n[pass]",
+            "14:14: unknown slow start \"serch\"; did you mean search?",
+        ),
+        (
+            "[pass]",
+            "[transport]\nresume_rtt = \"50ms\"\n[pass]",
+            "14:14: resume_capacity and resume_rtt have no effect without each other",
         ),
         (
             "[pass.bbr]",

@@ -3,8 +3,10 @@
 use core::time::Duration;
 
 use clearway_quic::connection::Config;
+use clearway_recovery::congestion::SlowStart;
+use clearway_recovery::controller::SavedPath;
 
-use super::error::{ScenarioError, Source};
+use super::error::{ScenarioError, Source, suggest};
 use super::network::{count, time};
 use super::tree::{Scalar, Table};
 use super::units;
@@ -29,6 +31,9 @@ pub(super) struct TransportText {
     idle_timeout: Option<Scalar>,
     handshake_timeout: Option<Scalar>,
     initial_rtt: Option<Scalar>,
+    slow_start: Option<Scalar>,
+    resume_capacity: Option<Scalar>,
+    resume_rtt: Option<Scalar>,
 }
 
 impl TransportText {
@@ -47,6 +52,9 @@ impl TransportText {
             idle_timeout: table.take_leaf(source, "idle_timeout")?,
             handshake_timeout: table.take_leaf(source, "handshake_timeout")?,
             initial_rtt: table.take_leaf(source, "initial_rtt")?,
+            slow_start: table.take_leaf(source, "slow_start")?,
+            resume_capacity: table.take_leaf(source, "resume_capacity")?,
+            resume_rtt: table.take_leaf(source, "resume_rtt")?,
         };
         table.finish(source, "[transport]")?;
         Ok(this)
@@ -107,6 +115,14 @@ impl TransportText {
         if let Some(leaf) = &self.ecn {
             config.ecn = truth(leaf, variables, source)?;
         }
+        if let Some(leaf) = &self.slow_start {
+            let name = substitute(leaf, variables, source)?;
+            config.slow_start = name.parse().map_err(|_| {
+                let known = SlowStart::ALL.map(SlowStart::name);
+                let problem = format!("unknown slow start {name:?}");
+                source.error(&leaf.span, problem, suggest(&name, &known))
+            })?;
+        }
         let x25519_only = self
             .x25519_only
             .as_ref()
@@ -116,6 +132,30 @@ impl TransportText {
             self.certificates(source)?,
             x25519_only.transpose()?.unwrap_or(false),
         ))
+    }
+
+    /// What an earlier connection measured of the path, which senders resume.
+    pub(super) fn resumed(
+        &self,
+        variables: &Assignment,
+        source: &Source<'_>,
+    ) -> Result<Option<SavedPath>, ScenarioError> {
+        let (capacity, rtt) = match (&self.resume_capacity, &self.resume_rtt) {
+            (None, None) => return Ok(None),
+            (Some(capacity), Some(rtt)) => (capacity, rtt),
+            (Some(leaf), None) | (None, Some(leaf)) => {
+                let problem = "resume_capacity and resume_rtt have no effect without each other";
+                return Err(source.error(&leaf.span, problem, "add the other one, or remove it"));
+            }
+        };
+        let text = substitute(capacity, variables, source)?;
+        let bytes = units::bytes(&text).map_err(|why| source.error(&capacity.span, why, ""))?;
+        let rtt = time(rtt, variables, source)?;
+        let saved = SavedPath {
+            capacity: bytes,
+            rtt,
+        };
+        Ok((bytes > 0).then_some(saved))
     }
 
     fn certificates(&self, source: &Source<'_>) -> Result<Certificates, ScenarioError> {

@@ -21,6 +21,7 @@ use clearway_quic::path::ecn::Mark;
 use clearway_quic::rng::Rng;
 use clearway_quic::stream::StreamId;
 use clearway_recovery::congestion::CongestionControl;
+use clearway_recovery::controller::SavedPath;
 
 use super::identity::ConfigPair;
 use super::streams::Streams;
@@ -71,6 +72,8 @@ pub struct ClearwayFactory {
     pub tls: Tls,
     /// Creates trace sinks, if there are any.
     pub watcher: Option<SharedObserverFactory>,
+    /// What an earlier connection measured of the path of each connection.
+    pub resumed: Option<SavedPath>,
 }
 
 impl ClearwayFactory {
@@ -105,6 +108,7 @@ pub struct Clearway {
     tls: ConfigPair,
     protocol: Protocol,
     watcher: Option<SharedObserverFactory>,
+    resumed: Option<SavedPath>,
     connections: BTreeMap<ConnectionHandle, LiveConnection>,
     accepted: VecDeque<ConnId>,
     /// Responses that belong to no connection.
@@ -137,6 +141,7 @@ impl Clearway {
             tls,
             protocol: factory.tls.protocol,
             watcher: factory.watcher.clone(),
+            resumed: factory.resumed,
             connections: BTreeMap::new(),
             accepted: VecDeque::new(),
             answers: VecDeque::new(),
@@ -157,6 +162,9 @@ impl Clearway {
     fn adopt(&mut self, handle: ConnectionHandle, mut quic: Connection) -> ConnId {
         if let Some(observer) = self.watcher.as_ref().and_then(|w| (w.0)(&self.birth)) {
             quic.set_observer(observer);
+        }
+        if let Some(saved) = &self.resumed {
+            quic.resume_path(saved);
         }
         let streams = Streams::new(self.protocol, &quic, self.birth.seed);
         self.connections

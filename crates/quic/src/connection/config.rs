@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use clearway_recovery::congestion::{CongestionControl, NewPath, SlowStart};
-use clearway_recovery::controller::{Controller, Ect};
+use clearway_recovery::controller::{Controller, Ect, SavedPath};
 
 use crate::ack::{DEFAULT_ACK_THRESHOLD, DEFAULT_MAX_ACK_DELAY};
 use crate::bucket::Rate;
@@ -24,6 +24,16 @@ pub struct Config {
     pub controller: CongestionControl,
     /// How the controller's first slow start ends.
     pub slow_start: SlowStart,
+    /// Servers: begin to send to a client with part of what an earlier connection from the same
+    /// address measured, if it measured it less than a [lifetime](CarefulResume::lifetime) ago
+    /// (Careful Resume, RFC 9959). The client keeps the measurement, sealed in the token that it
+    /// returns.
+    ///
+    /// `None` by default: it is safe for the networks of most clients, but not for a server whose
+    /// address leads to different places (anycast), nor where many clients share a bottleneck and
+    /// come back at the same time (RFC 9959 §4.3.1, §5). `Some(CarefulResume::default())` switches
+    /// it on.
+    pub careful_resume: Option<CarefulResume>,
     /// Close the connection after this long without a packet from the peer; zero = never.
     /// The smaller value of both ends applies (RFC 9000 §10.1). 30 seconds by default,
     /// which outlasts most interruptions of a mobile network.
@@ -116,6 +126,39 @@ pub struct Config {
     pub specimen: Option<clearway_recovery::specimens::Specimen>,
 }
 
+/// The bounds of Careful Resume (RFC 9959).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CarefulResume {
+    /// How old a measurement may be. An hour by default: paths of homes and offices change less
+    /// often, and a path that has changed is noticed within a round trip. Minutes where paths are
+    /// known to vary.
+    pub lifetime: Duration,
+    /// The largest window in bytes that is taken without measuring (max_jump). 16 MiB by default:
+    /// 200 Mbit/s over a satellite.
+    pub max_jump: u64,
+}
+
+impl Default for CarefulResume {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(60 * 60),
+            max_jump: 16 << 20,
+        }
+    }
+}
+
+impl CarefulResume {
+    /// Returns what of `saved`, which is `age` old, may be used.
+    pub(crate) fn admit(&self, saved: SavedPath, age: Duration) -> Option<SavedPath> {
+        // Half of it is taken.
+        let most = self.max_jump.saturating_mul(2);
+        (age <= self.lifetime).then(|| SavedPath {
+            capacity: saved.capacity.min(most),
+            ..saved
+        })
+    }
+}
+
 impl Config {
     /// Creates the congestion controller of a new path.
     pub(crate) fn build_controller(&self, mds: u64, seed: u64) -> Box<dyn Controller> {
@@ -147,6 +190,7 @@ impl Default for Config {
             streams: stream::Config::default(),
             controller: CongestionControl::default(),
             slow_start: SlowStart::default(),
+            careful_resume: None,
             idle_timeout: Duration::from_secs(30),
             handshake_timeout: Duration::from_secs(60),
             client_hello_timeout: Duration::from_secs(5),

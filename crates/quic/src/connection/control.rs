@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::ack_frequency::{AckFrequencyRequest, ImmediateAck};
 use super::sent_frame::SentFrame;
 use crate::Instant;
-use crate::crypto::TokenIssuer;
+use crate::crypto::{MeasuredPath, TokenIssuer};
 use crate::rng::Rng;
 use crate::wire::{Frame, Version, Writer};
 
@@ -57,10 +57,32 @@ impl Control {
     /// §9.3). Not while another is on its way: a client that moves back and forth gets one for
     /// each round trip.
     pub(super) fn renew_token(&mut self, now: Instant, ip: IpAddr, rng: &mut Rng) {
-        if self.new_token.is_none()
-            && let Some(tokens) = &self.tokens
-        {
-            self.new_token = Some(Box::new(tokens.issue(now, ip, rng)));
+        if self.may_renew_token() {
+            self.issue_token(now, ip, None, rng);
+        }
+    }
+
+    /// Returns whether [`remember_path`](Self::remember_path) would queue a token.
+    pub(super) fn may_renew_token(&self) -> bool {
+        self.new_token.is_none() && self.tokens.is_some()
+    }
+
+    /// Queues a NEW_TOKEN with what was measured of the path to the client at `ip`.
+    pub(super) fn remember_path(
+        &mut self,
+        now: Instant,
+        ip: IpAddr,
+        path: MeasuredPath,
+        rng: &mut Rng,
+    ) {
+        if self.may_renew_token() {
+            self.issue_token(now, ip, Some(path), rng);
+        }
+    }
+
+    fn issue_token(&mut self, now: Instant, ip: IpAddr, path: Option<MeasuredPath>, rng: &mut Rng) {
+        if let Some(tokens) = &self.tokens {
+            self.new_token = Some(Box::new(tokens.issue(now, ip, path, rng)));
             self.new_token_due = true;
         }
     }
@@ -76,7 +98,7 @@ impl Control {
     ) {
         if let Some(tokens) = &mut self.tokens {
             *tokens = tokens.for_version(version);
-            self.new_token = Some(Box::new(tokens.issue(now, ip, rng)));
+            self.new_token = Some(Box::new(tokens.issue(now, ip, None, rng)));
         }
     }
 

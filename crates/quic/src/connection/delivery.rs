@@ -61,6 +61,7 @@ impl Network {
         cx.reports.trace.ecn(now, self.paths.active().ecn.state());
         let news = !outcome.acked.is_empty() || outcome.spurious > 0;
         self.apply(cx, outcome);
+        self.remember_path(cx);
         Ok(news)
     }
 

@@ -26,6 +26,7 @@ use clearway_recovery::{Outcome, PathId};
 use super::arrival::{AuthenticatedPacket, RecvMeta};
 use super::events::Event;
 use super::network::{Context, HandshakeProgress, Network};
+use super::path_memory::PathMemory;
 use super::peer_parameters::PeerParameters;
 use super::reusable::Reusable;
 use super::sent_frame::SentFrames;
@@ -389,6 +390,7 @@ impl Network {
         let limit = self.limit();
         self.continue_path(id);
         self.recovery.set_active_path(id, now);
+        self.memory = PathMemory::default();
         cx.reports.counters.migrations.count_one();
         cx.reports.events.push_back(Event::PathChanged { remote });
         cx.reports.trace.reset_path_state();

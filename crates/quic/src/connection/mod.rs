@@ -63,6 +63,7 @@ mod observe;
 mod owners;
 mod packet;
 mod parameters;
+mod path_memory;
 mod peer_parameters;
 mod receive;
 mod received;
@@ -93,7 +94,7 @@ use std::sync::Arc;
 use clearway_recovery::Outcome;
 
 pub use self::arrival::RecvMeta;
-pub use self::config::Config;
+pub use self::config::{CarefulResume, Config};
 pub use self::counters::Counters;
 pub use self::events::{EndpointEvent, Event, UpdateKeysError};
 pub use self::memory::MemoryUsage;

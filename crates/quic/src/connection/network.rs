@@ -13,6 +13,7 @@ use clearway_recovery::{PathId, PathRecovery, PtoContext, Recovery, Space};
 use super::config::Config;
 use super::keyring::Keyring;
 use super::owners::FrameOwners;
+use super::path_memory::PathMemory;
 use super::peer_parameters::PeerParameters;
 use super::reports::Reports;
 use super::sent_frame::SentFrames;
@@ -40,6 +41,7 @@ pub(crate) struct Network {
     /// Another port of the same host is the same network path. Not so for a client, who moves
     /// on purpose, nor behind a balancer, whose ports stand for clients anywhere.
     pub(super) keeps_state_across_ports: bool,
+    pub(super) memory: PathMemory,
 }
 
 /// The other parts of a connection that an event of the network may concern.
@@ -88,6 +90,7 @@ impl Network {
             recovery,
             peer_ack_delay: 0,
             keeps_state_across_ports: false,
+            memory: PathMemory::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use clearway_recovery::Recovery;
+use clearway_recovery::controller::SavedPath;
 use rustls::pki_types::ServerName;
 
 use super::Connection;
@@ -90,6 +91,8 @@ pub(crate) struct AcceptOptions {
     pub scid: ConnectionId,
     /// Whether a token validated the client's address.
     pub validated: bool,
+    /// What an earlier connection measured of the path, from that token.
+    pub saved: Option<SavedPath>,
     /// Whether the client's address is in a trusted network
     /// ([`Limits::trusted`](crate::endpoint::Limits::trusted)).
     pub trusted: bool,
@@ -222,6 +225,9 @@ impl Connection {
         this.frames.control.new_token = Some(Box::new(accept.new_token));
         this.frames.control.tokens = Some(accept.tokens);
         this.network.keeps_state_across_ports = !accept.trusted;
+        if let Some(saved) = &accept.saved {
+            this.resume_path(saved);
+        }
         this.issue_cids();
         Ok(this)
     }
@@ -310,6 +316,16 @@ impl Connection {
         };
         this.update_pto_context(now);
         this
+    }
+
+    /// Tells the congestion controller what an earlier connection measured of the path, for an
+    /// application that keeps this itself ([`PathStats::to_save`](super::PathStats::to_save)). A
+    /// server that has [`Config::careful_resume`] does it by its tokens. It is used with the care
+    /// of RFC 9959: the application has to make sure that it is of the same path, not old, and used
+    /// by one connection only. Has no effect once something was acknowledged.
+    pub fn resume_path(&mut self, saved: &SavedPath) {
+        let active = self.network.paths.active_id();
+        self.network.recovery.resume_path(active, saved);
     }
 
     /// Returns the connection ID that this end chose for the handshake.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use clearway_recovery::controller::{Metrics, State};
+use clearway_recovery::controller::{Metrics, SavedPath, State};
 use clearway_recovery::limit::Limit;
 
 use super::Connection;
@@ -95,6 +95,9 @@ pub struct PathStats {
     pub in_flight: u64,
     /// State of ECN validation.
     pub ecn: EcnState,
+    /// What it carries, for a later connection ([`Connection::resume_path`]), if it is enough to be
+    /// of use (RFC 9959 §3.1).
+    pub to_save: Option<SavedPath>,
     /// How long each reason for not sending applied on this path; the sum is the path's
     /// age.
     pub limits: Vec<(Limit, Duration)>,
@@ -115,6 +118,7 @@ impl Connection {
                 min_window: recovery.controller().min_window(),
                 in_flight: recovery.in_flight(),
                 ecn: path.ecn.state(),
+                to_save: recovery.to_save(),
                 limits: recovery.limits().breakdown(now).collect(),
             })
         })

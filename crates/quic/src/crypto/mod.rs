@@ -68,7 +68,7 @@ pub use reset::ResetKey;
 pub use server_config::{ClientAuth, ServerCrypto};
 pub use server_sessions::ServerSessions;
 pub use suite::Suite;
-pub use token::{AddressToken, RetryToken, Token, TokenError, TokenKey, TokenKind};
+pub use token::{AddressToken, MeasuredPath, RetryToken, Token, TokenError, TokenKey, TokenKind};
 
 pub(crate) use client_hello::ClientHello;
 pub(crate) use client_sessions::VersionSessions;

@@ -95,6 +95,7 @@ mod tests {
             issued,
             ip: [127, 0, 0, 1].into(),
             id: (u128::from(n) << 64).to_be_bytes(),
+            path: None,
         }
     }
 

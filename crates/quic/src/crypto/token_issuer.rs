@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::token::{AddressToken, TokenKey};
+use super::token::{AddressToken, MeasuredPath, TokenKey};
 use crate::Instant;
 use crate::rng::Rng;
 use crate::wire::Version;
@@ -49,13 +49,20 @@ impl TokenIssuer {
         self.unix.saturating_add((now - self.at).as_secs())
     }
 
-    /// Returns a token for a client at `ip`.
-    pub(crate) fn issue(&self, now: Instant, ip: IpAddr, rng: &mut Rng) -> Vec<u8> {
+    /// Returns a token for a client at `ip`, to which the path has been measured as `path`.
+    pub(crate) fn issue(
+        &self,
+        now: Instant,
+        ip: IpAddr,
+        path: Option<MeasuredPath>,
+        rng: &mut Rng,
+    ) -> Vec<u8> {
         let token = AddressToken {
             issued: self.unix(now),
             version: self.version,
             ip,
             id: rng.array(),
+            path,
         };
         let mut sealed = Vec::with_capacity(64);
         self.key.seal_address(&token, rng, &mut sealed);

@@ -1,7 +1,10 @@
 //! What happens to a client's first packet: token, limits, and then Retry, refusal or a
 //! connection.
 
+use core::time::Duration;
 use std::sync::Arc;
+
+use clearway_recovery::controller::SavedPath;
 
 use super::admission::{AdmissionGuard, Denial, Refusal};
 use super::handshakes::PendingHandshake;
@@ -9,12 +12,32 @@ use super::incoming::{ClientHelloPart, Incoming, OpenedInitial, hello, open};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, FirstDatagram, ServerConfig, reply};
 use crate::Instant;
 use crate::cid::ConnectionId;
-use crate::connection::{AcceptOptions, Config, Connection};
+use crate::connection::{AcceptOptions, CarefulResume, Config, Connection};
 use crate::count::Count;
-use crate::crypto::{RetryToken, ServerCryptoByVersion, Token, TokenIssuer};
+use crate::crypto::{
+    AddressToken, ReplayFilter, RetryToken, ServerCryptoByVersion, Token, TokenIssuer,
+};
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 use crate::wire::Version;
+
+/// Returns what a token says of the path, if it may be used: it is not too old, and no other token of
+/// the connection that measured it was used (RFC 9959 §3.2).
+fn saved_path(
+    resume: Option<CarefulResume>,
+    token: &AddressToken,
+    unix_now: u64,
+    replay: &mut ReplayFilter,
+) -> Option<SavedPath> {
+    let (resume, path) = (resume?, token.path?);
+    let age = Duration::from_secs(unix_now.saturating_sub(token.issued));
+    let saved = resume.admit(path.saved, age)?;
+    let measurement = AddressToken {
+        id: path.connection,
+        ..*token
+    };
+    replay.admit(&measurement).then_some(saved)
+}
 
 /// Attempts refused by the application that are remembered, to drop the rest of their
 /// ClientHello, which arrives microseconds later.
@@ -70,6 +93,7 @@ impl Endpoint {
             scid,
             retry_scid: None,
             validated: false,
+            saved: None,
             hello,
             unix_now: first.unix_now,
             keys,
@@ -217,6 +241,10 @@ impl Endpoint {
                     .lock()
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
                 initial.validated = replay.admit(&address);
+                if initial.validated {
+                    let resume = self.config.transport.careful_resume;
+                    initial.saved = saved_path(resume, &address, initial.unix_now, &mut replay);
+                }
             }
             Err(error) if error.is_invalid_retry() => {
                 return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
@@ -298,7 +326,7 @@ impl Endpoint {
         let ip = initial.from.remote.ip();
         let tokens = token_issuer(&mut self.tokens, server, initial.unix_now, now)
             .for_version(initial.version);
-        let new_token = tokens.issue(now, ip, &mut self.rng);
+        let new_token = tokens.issue(now, ip, None, &mut self.rng);
         let accept = AcceptOptions {
             remote: initial.from.remote,
             local_ip: initial.from.local_ip,
@@ -308,6 +336,7 @@ impl Endpoint {
             retry_scid: initial.retry_scid,
             scid: initial.scid,
             validated: initial.validated,
+            saved: initial.saved,
             trusted: self.admission.source_of(ip).is_none(),
             tokens,
             new_token,

@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use clearway_recovery::controller::SavedPath;
+
 use super::admission::AdmissionGuard;
 use crate::Role;
 use crate::cid::ConnectionId;
@@ -41,6 +43,8 @@ pub(super) struct OpenedInitial {
     pub(super) scid: ConnectionId,
     pub(super) retry_scid: Option<ConnectionId>,
     pub(super) validated: bool,
+    /// What an earlier connection measured of the path, from the token.
+    pub(super) saved: Option<SavedPath>,
     pub(super) hello: ClientHelloPart,
     pub(super) unix_now: u64,
     /// The keys that opened it.

@@ -4,6 +4,7 @@ mod ack_frequency;
 mod address;
 mod bbr;
 mod buffers;
+mod careful_resume;
 mod death_spiral;
 mod determinism;
 mod early_data;

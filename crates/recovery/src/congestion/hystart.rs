@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use crate::controller::SendIndex;
 
+use super::slow_start::SlowStartDecision;
+
 /// `MIN_RTT_THRESH` (RFC 9406 §4.3).
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
 /// `MAX_RTT_THRESH` (RFC 9406 §4.3).
@@ -43,18 +45,6 @@ struct Conservative {
     baseline: Duration,
     /// Rounds ended in it; the one it began in counts.
     rounds: u32,
-}
-
-/// What slow start does after an ACK.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SlowStartDecision {
-    /// Grow by one byte for each `divisor` bytes acknowledged.
-    Grow {
-        /// 1 in slow start, 4 in conservative slow start.
-        divisor: u64,
-    },
-    /// The path is full: continue in congestion avoidance.
-    Leave,
 }
 
 impl HyStart {

@@ -2,8 +2,8 @@
 //!
 //! `classic` has what NewReno, CUBIC and Prague share: the window and its states. A
 //! `window_adjustment` defines by how much the window is reduced and how it grows
-//! (`newreno`, `cubic`). They are built from these parts: `hystart` leaves slow start
-//! before the queue overflows, `prr` reduces the window gradually in recovery, `flight`
+//! (`newreno`, `cubic`). They are built from these parts: `slow_start` ends the first slow start
+//! before the queue overflows, by `hystart` or `search`, `prr` reduces the window gradually in recovery, `flight`
 //! limits growth, `growth_clock` measures the time of CUBIC's curve.
 //!
 //! The requirements and the tests that check them (paths within this module, or after
@@ -30,8 +30,10 @@
 //! | one reduction per event, no second one within an ACK | `classic::loss_and_mark_in_one_ack_reduce_once`, `classic::losses_of_one_flight_reduce_once` |
 //! | ECN-CE once per round | `classic::marks_reduce_once_per_round` |
 //! | `HyStart++` (RFC 9406) | all of `hystart`, `classic::hystart_exit_starts_avoidance_with_w_max_at_the_window` |
+//! | SEARCH (draft-chung-ccwg-search) | all of `search`, `classic::search_exit_drains_the_window_to_what_the_path_holds` |
 //! | rate-limited increase | `classic::rate_limited_increase_matches_the_example_of_the_draft`, `newreno::growth_stops_one_datagram_above_the_largest_flight`, `cubic::growth_is_bounded_by_the_largest_flight` |
 //! | window from before a long pause (RFC 7661) | all of `doubt`, `classic/tests/validation::loss_after_a_long_pause_responds_to_what_the_path_has_carried` |
+//! | Careful Resume: phases, bounds and retreat (RFC 9959) | all of `resume`, of `classic/tests/resume` and of `capacity` |
 //! | minimum window 2 MDS, MDS follows PMTUD | `classic::minimum_window_follows_the_datagram_size`, `classic::initial_window_follows_the_datagram_size_before_feedback` |
 //! | probes pass the window and count in flight (RFC 9002 §7.5) | `tests/flight::probes_may_exceed_the_window_and_count_in_flight` |
 //! | reordering thresholds adapt | `tests/spurious::packet_threshold_grows_with_observed_reordering`, `tests/spurious::time_threshold_grows_with_late_acks` |
@@ -87,6 +89,9 @@ mod hystart;
 mod newreno;
 mod prague;
 mod prr;
+mod resume;
+mod search;
+mod slow_start;
 #[cfg(feature = "specimens")]
 pub(crate) mod specimens;
 mod window_adjustment;
@@ -194,8 +199,26 @@ pub enum SlowStart {
     /// When the RTT rises, or by congestion (RFC 9406).
     #[default]
     HyStart,
+    /// When less arrives than was sent a round trip before, or by congestion
+    /// (draft-chung-ccwg-search).
+    Search,
     /// By congestion only (RFC 9002 §7.3.1).
     Standard,
+}
+
+impl SlowStart {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::HyStart, Self::Search, Self::Standard];
+
+    /// Returns its name in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::HyStart => "hystart",
+            Self::Search => "search",
+            Self::Standard => "standard",
+        }
+    }
 }
 
 /// Builds a controller for a new path whose maximum datagram size is `mds` bytes,
@@ -262,10 +285,7 @@ impl FromStr for Algorithm {
 
 impl fmt::Display for SlowStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::HyStart => "hystart",
-            Self::Standard => "standard",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -278,7 +298,7 @@ impl fmt::Display for UnknownSlowStart {
         let Self(name) = self;
         write!(
             f,
-            "unknown slow start {name:?}: expected hystart or standard"
+            "unknown slow start {name:?}: expected hystart, search or standard"
         )
     }
 }
@@ -289,11 +309,8 @@ impl FromStr for SlowStart {
     type Err = UnknownSlowStart;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match name {
-            "hystart" => Ok(Self::HyStart),
-            "standard" => Ok(Self::Standard),
-            other => Err(UnknownSlowStart(other.to_owned())),
-        }
+        let known = Self::ALL.into_iter().find(|known| known.name() == name);
+        known.ok_or_else(|| UnknownSlowStart(name.to_owned()))
     }
 }
 
@@ -376,11 +393,11 @@ mod tests {
 
     #[test]
     fn slow_start_names_round_trip() {
-        for slow_start in [SlowStart::HyStart, SlowStart::Standard] {
+        for slow_start in SlowStart::ALL {
             assert_eq!(slow_start.to_string().parse(), Ok(slow_start));
         }
         let error = "fast".parse::<SlowStart>().unwrap_err().to_string();
-        assert!(error.contains("\"fast\"") && error.contains("hystart or standard"));
+        assert!(error.contains("\"fast\"") && error.contains("hystart, search or standard"));
     }
 
     #[test]

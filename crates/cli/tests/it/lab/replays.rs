@@ -228,3 +228,14 @@ fn replay_command_includes_http3_option() {
     assert!(!plain[0].contains("--http3"), "{plain:?}");
     assert!(asked[0].ends_with(" --http3"), "{asked:?}");
 }
+
+#[test]
+fn replay_command_includes_slow_start_option() {
+    let (_, file) = small("bar", "1ms");
+    let words = ["lab", "run", &file, "--controller", "newreno"];
+    let asked = clearway(&[&words[..], &["--slow-start", "search"]].concat());
+    let line = &replays(&asked)[0];
+    assert!(line.ends_with(" --slow-start search"), "{line}");
+    let unknown = clearway(&[&words[..], &["--slow-start", "serch"]].concat());
+    assert!(stderr(&unknown).contains("possible values: hystart, search, standard"));
+}

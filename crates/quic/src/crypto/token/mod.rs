@@ -9,9 +9,11 @@
 //! Every token has its own key: with one key and 96-bit random nonces, servers that share a
 //! master secret could not send more than 2^32 Retry tokens, which a flood needs in an hour.
 
+use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use aws_lc_rs::{aead, hkdf};
+use clearway_recovery::controller::SavedPath;
 use rand_core::RngCore;
 
 use super::keys::TAG_LEN;
@@ -85,6 +87,18 @@ pub struct AddressToken {
     pub ip: IpAddr,
     /// A random number that identifies the token, for [`ReplayFilter`](super::ReplayFilter).
     pub id: [u8; 16],
+    /// What the connection had measured of the path to that address.
+    pub path: Option<MeasuredPath>,
+}
+
+/// What a connection has measured of a path (RFC 9959 §3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredPath {
+    /// The measurement.
+    pub saved: SavedPath,
+    /// A random number that identifies the connection. Of its tokens, each with a newer measurement,
+    /// only one may be used to resume the path (RFC 9959 §3.2).
+    pub connection: [u8; 16],
 }
 
 /// A token that is genuine, valid now, and was issued to this client.
@@ -182,6 +196,9 @@ impl TokenKey {
             out.extend_from_slice(&token.version.0.to_be_bytes());
             put_ip(out, token.ip);
             out.extend_from_slice(&token.id);
+            if let Some(path) = &token.path {
+                put_path(out, path);
+            }
         });
     }
 
@@ -344,9 +361,33 @@ fn read_fields(kind: TokenKind, reader: &mut Reader<'_>) -> Option<Token> {
             version,
             ip,
             id: reader.array()?,
+            path: read_path(reader)?,
         }),
     };
     reader.is_empty().then_some(token)
+}
+
+fn put_path(out: &mut Vec<u8>, path: &MeasuredPath) {
+    let micros = u64::try_from(path.saved.rtt.as_micros()).unwrap_or(u64::MAX);
+    out.extend_from_slice(&path.saved.capacity.to_be_bytes());
+    out.extend_from_slice(&micros.to_be_bytes());
+    out.extend_from_slice(&path.connection);
+}
+
+/// Reads the end of a token, which may be absent.
+fn read_path(reader: &mut Reader<'_>) -> Option<Option<MeasuredPath>> {
+    if reader.is_empty() {
+        return Some(None);
+    }
+    let capacity = reader.array().map(u64::from_be_bytes)?;
+    let micros = reader.array().map(u64::from_be_bytes)?;
+    Some(Some(MeasuredPath {
+        saved: SavedPath {
+            capacity,
+            rtt: Duration::from_micros(micros),
+        },
+        connection: reader.array()?,
+    }))
 }
 
 fn read_ip(reader: &mut Reader<'_>) -> Option<IpAddr> {

@@ -33,6 +33,7 @@ fn address() -> AddressToken {
         issued: NOW,
         ip: client().ip(),
         id: [7; 16],
+        path: None,
     }
 }
 
@@ -56,6 +57,26 @@ fn token_is_valid_after_restart_with_same_key() {
     assert_eq!(opened, Ok(Token::Retry(retry())));
     let opened = after.open(&sealed_address(&before), NOW, client(), Version::V1);
     assert_eq!(opened, Ok(Token::Address(address())));
+}
+
+#[test]
+fn address_token_carries_what_was_measured_of_the_path() {
+    let key = TokenKey::new(&[1; 32]);
+    let token = AddressToken {
+        path: Some(MeasuredPath {
+            saved: SavedPath {
+                capacity: 2_500_000,
+                rtt: Duration::from_micros(600_123),
+            },
+            connection: [3; 16],
+        }),
+        ..address()
+    };
+    let mut sealed = Vec::new();
+    key.seal_address(&token, &mut rng(), &mut sealed);
+    assert_eq!(sealed.len(), sealed_address(&key).len() + 32);
+    let opened = key.open(&sealed, NOW, client(), Version::V1);
+    assert_eq!(opened, Ok(Token::Address(token)));
 }
 
 #[test]

@@ -157,6 +157,7 @@ fn address_token(key: [u8; 32], issued: u64, ip: [u8; 4]) -> Vec<u8> {
         issued,
         ip: ip.into(),
         id: [4; 16],
+        path: None,
     };
     TokenKey::new(&key).seal_address(&token, &mut rng, &mut out);
     out

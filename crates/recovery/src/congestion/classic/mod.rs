@@ -1,20 +1,23 @@
 //! Classic congestion control, as NewReno, CUBIC and Prague share it: slow start, recovery,
 //! undo and the limits of growth (RFC 9002 §7).
 
+mod resume;
 #[cfg(feature = "specimens")]
 pub(super) mod specimens;
 mod undo;
 mod validation;
 
 use crate::controller::{
-    Ack, Congestion, CongestionCause, Controller, Metrics, SendIndex, Sent, Spurious, State,
+    Ack, Congestion, CongestionCause, Controller, Metrics, SavedPath, SendIndex, Sent, Spurious,
+    State,
 };
 use crate::limit::Limit;
 use crate::time::Instant;
 
 use super::flight::LargestFlight;
-use super::hystart::{HyStart, SlowStartDecision};
 use super::prr::{Delivery, Prr};
+use super::resume::Resume;
+use super::slow_start::{SlowStartDecision, SlowStartExit};
 use super::window_adjustment::{Growth, WindowAdjustment};
 use super::{SlowStart, initial_window, min_window};
 use undo::{Undo, UndoLog};
@@ -29,8 +32,10 @@ pub(super) struct Classic<A: WindowAdjustment> {
     window: u64,
     /// `None` until the first slow start ended.
     ssthresh: Option<u64>,
-    /// Until the first slow start ended; `None` = standard slow start.
-    hystart: Option<HyStart>,
+    /// What ends the first slow start, besides congestion.
+    exit: SlowStartExit,
+    /// Slow start has ended, and the window is being lowered to ssthresh.
+    draining: bool,
     /// Set while in recovery.
     recovery: Option<Prr>,
     /// Losses and marks of packets before it belong to an event for which the window was
@@ -42,6 +47,9 @@ pub(super) struct Classic<A: WindowAdjustment> {
     largest_flight: LargestFlight,
     undo: UndoLog<A::Saved>,
     validation: Validation,
+    resume: Resume,
+    /// Window, pacer or host is what holds the flow back.
+    is_window_limited: bool,
     /// No feedback yet: the window is the initial one.
     untouched: bool,
     metrics: Metrics,
@@ -56,16 +64,16 @@ impl<A: WindowAdjustment> Classic<A> {
             mds,
             window,
             ssthresh: None,
-            hystart: match slow_start {
-                SlowStart::HyStart => Some(HyStart::default()),
-                SlowStart::Standard => None,
-            },
+            exit: SlowStartExit::new(slow_start),
+            draining: false,
             recovery: None,
             boundary: 0,
             collapsed_before: 0,
             largest_flight: LargestFlight::new(window),
             undo: UndoLog::new(),
             validation: Validation::default(),
+            resume: Resume::default(),
+            is_window_limited: false,
             untouched: true,
             metrics: Metrics::default(),
         }
@@ -92,7 +100,9 @@ impl<A: WindowAdjustment> Classic<A> {
     pub(super) fn reduce_to(&mut self, window: u64) {
         self.confirm();
         self.untouched = false;
+        self.resume.abandon();
         self.recovery = None;
+        self.draining = false;
         self.window = window.max(self.min_window());
         self.ssthresh = Some(self.window);
         self.largest_flight.reset();
@@ -100,12 +110,10 @@ impl<A: WindowAdjustment> Classic<A> {
     }
 
     /// Returns the window to which the last event reduces, even while PRR is still on the
-    /// way to it.
+    /// way to it, or that at which slow start ended, even while the queue is drained.
     pub(super) fn settled_window(&self) -> u64 {
-        match (self.recovery, self.ssthresh) {
-            (Some(_), Some(ssthresh)) => ssthresh,
-            (Some(_), None) | (None, _) => self.window,
-        }
+        let on_the_way = self.recovery.is_some() || self.draining;
+        self.ssthresh.filter(|_| on_the_way).unwrap_or(self.window)
     }
 
     fn in_slow_start(&self) -> bool {
@@ -135,6 +143,7 @@ impl<A: WindowAdjustment> Classic<A> {
         };
         let reduced = self.adjustment.reduce(window, signal);
         self.ssthresh = Some(reduced.max(self.min_window()));
+        self.draining = false;
         self.boundary = event.next_index;
         self.largest_flight.reset();
         self.metrics.congestion_events += 1;
@@ -159,6 +168,7 @@ impl<A: WindowAdjustment> Classic<A> {
         }
         self.adjustment.on_persistent_congestion();
         self.recovery = None;
+        self.draining = false;
         self.window = self.min_window();
         self.largest_flight.reset();
         self.boundary = event.next_index;
@@ -217,6 +227,7 @@ impl<A: WindowAdjustment> Classic<A> {
         self.window = undo.window.max(self.min_window());
         self.ssthresh = undo.ssthresh;
         self.recovery = None;
+        self.draining = false;
         // A loss before the undone boundary is now a new event.
         self.boundary = undo.boundary;
         self.largest_flight.restore(undo.largest_flight);
@@ -237,12 +248,19 @@ impl<A: WindowAdjustment> Classic<A> {
     }
 
     fn slow_start(&mut self, ack: &Ack<'_>) {
-        let divisor = match self.apply_hystart(ack) {
+        let divisor = match self.decide_on_slow_start(ack) {
             SlowStartDecision::Grow { divisor } => divisor,
             SlowStartDecision::Leave => {
                 self.ssthresh = Some(self.window);
                 self.adjustment
                     .start_avoidance(self.window, self.mds, ack.now);
+                return;
+            }
+            SlowStartDecision::Drain { target } => {
+                let target = target.max(initial_window(self.mds)).min(self.window);
+                self.ssthresh = Some(target);
+                self.draining = true;
+                self.drain(ack);
                 return;
             }
         };
@@ -258,13 +276,23 @@ impl<A: WindowAdjustment> Classic<A> {
         }
     }
 
-    /// Applies `HyStart++`, in the first slow start only (RFC 9406 §4.3).
-    fn apply_hystart(&mut self, ack: &Ack<'_>) -> SlowStartDecision {
-        match (&mut self.hystart, self.ssthresh) {
-            (Some(hystart), None) => {
-                hystart.on_ack(ack.largest_index, ack.next_index, ack.rtt_sample)
-            }
-            (Some(_), Some(_)) | (None, _) => SlowStartDecision::Grow { divisor: 1 },
+    /// Asks what watches the first slow start, in that one only (RFC 9406 §4.3).
+    fn decide_on_slow_start(&mut self, ack: &Ack<'_>) -> SlowStartDecision {
+        match self.ssthresh {
+            None => self.exit.on_ack(ack),
+            Some(_) => SlowStartDecision::Grow { divisor: 1 },
+        }
+    }
+
+    /// Lowers the window to ssthresh after slow start: one byte may leave for two that arrive,
+    /// so that the queue goes without a pause.
+    fn drain(&mut self, ack: &Ack<'_>) {
+        let target = self.settled_window();
+        self.window = self.window.saturating_sub(ack.bytes / 2).max(target);
+        if self.window == target || ack.in_flight_after <= target {
+            self.draining = false;
+            self.window = target;
+            self.adjustment.start_avoidance(target, self.mds, ack.now);
         }
     }
 
@@ -289,6 +317,8 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     fn on_sent(&mut self, sent: &Sent) {
         let in_flight = sent.in_flight_before.saturating_add(sent.bytes);
         self.largest_flight.on_sent(in_flight);
+        self.resume_on_sent(sent, in_flight);
+        self.exit.on_sent(sent.bytes);
         if let Some(prr) = &mut self.recovery {
             prr.on_sent(sent.bytes);
         }
@@ -297,8 +327,14 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     fn on_ack(&mut self, ack: &Ack<'_>) {
         self.untouched = false;
         self.validation.on_ack(ack, self.recovery.is_none());
+        self.exit.on_acked(ack.bytes);
+        if !self.resume_on_ack(ack) {
+            return;
+        }
         if self.recovery.is_none() {
-            if self.in_slow_start() {
+            if self.draining {
+                self.drain(ack);
+            } else if self.in_slow_start() {
                 self.slow_start(ack);
             } else {
                 self.avoid(ack);
@@ -313,7 +349,10 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     fn on_congestion(&mut self, event: &Congestion) {
         self.untouched = false;
         if event.persistent && event.largest_index >= self.collapsed_before {
+            self.resume.abandon();
             self.collapse(event);
+        } else if !self.resume_on_congestion(event) {
+            // It has been answered.
         } else if event.largest_index >= self.boundary {
             self.reduce(event);
         } else {
@@ -351,6 +390,7 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     }
 
     fn on_limit(&mut self, limit: Limit, now: Instant) {
+        self.is_window_limited = limit.uses_window();
         self.adjustment.on_limit(limit, now);
         self.validation.on_limit(limit, now);
     }
@@ -360,6 +400,7 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     /// (RFC 9002 §7.8). Recovery itself still ends by an ACK.
     fn restart_from_idle(&mut self, _now: Instant) {
         self.window = self.settled_window();
+        self.draining = false;
     }
 
     fn on_mds(&mut self, mds: u64) {
@@ -373,8 +414,14 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
         self.ssthresh = self.ssthresh.map(|ssthresh| ssthresh.max(floor));
     }
 
+    fn resume(&mut self, saved: &SavedPath) {
+        if self.untouched {
+            self.resume = Resume::new(*saved);
+        }
+    }
+
     fn duplicate(&self) -> Option<Box<dyn Controller>> {
-        Some(Box::new(self.clone()))
+        Some(Box::new(self.continued()))
     }
 
     fn window(&self) -> u64 {
@@ -386,16 +433,14 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     }
 
     fn pacing_rate(&self) -> Option<u64> {
-        None
+        self.resume.rate()
     }
 
     fn state(&self) -> State {
-        if self.recovery.is_some() {
+        if self.recovery.is_some() || self.resume.is_retreating() {
             return State::Recovery;
         }
-        let conservative = self
-            .hystart
-            .is_some_and(|hystart| hystart.is_conservative());
+        let conservative = self.exit.is_conservative();
         match self.ssthresh {
             None if conservative => State::ConservativeSlowStart,
             None => State::SlowStart,
@@ -414,6 +459,7 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
     fn internals(&self, now: Instant, show: &mut dyn FnMut(&'static str, u64)) {
         show("boundary", self.boundary);
         show("largest_flight", self.largest_flight.bytes());
+        show("resume_phase", self.resume.number());
         self.adjustment.internals(now, show);
     }
 

@@ -19,8 +19,8 @@ mod queue_kind;
 use core::time::Duration;
 
 use crate::controller::{
-    Ack, AcksNeeded, Congestion, CongestionCause, Controller, Ect, Metrics, SendIndex, Sent,
-    Spurious, State,
+    Ack, AcksNeeded, Congestion, CongestionCause, Controller, Ect, Metrics, SavedPath, SendIndex,
+    Sent, Spurious, State,
 };
 use crate::limit::Limit;
 use crate::rate::bytes_per_second;
@@ -189,6 +189,11 @@ impl Prague {
 
     fn on_marks(&mut self, event: &Congestion) {
         self.alpha.on_marks(event.packets);
+        // A jump that met marks went too far, whatever their share (RFC 9959 §3.3).
+        if self.classic.is_jumping() {
+            self.classic.on_congestion(event);
+            return;
+        }
         if self.queue.is_classic() {
             // Unless the response of before covers it: one for each flight.
             if event.largest_index < self.response.end {
@@ -273,8 +278,15 @@ impl Controller for Prague {
         self.classic.on_mds(mds);
     }
 
+    fn resume(&mut self, saved: &SavedPath) {
+        self.classic.resume(saved);
+    }
+
     fn duplicate(&self) -> Option<Box<dyn Controller>> {
-        Some(Box::new(self.clone()))
+        Some(Box::new(Self {
+            classic: self.classic.continued(),
+            ..self.clone()
+        }))
     }
 
     fn window(&self) -> u64 {
@@ -290,6 +302,9 @@ impl Controller for Prague {
     /// eighth faster still did so where a datagram takes a millisecond: over 10 Mbit/s and
     /// 40 ms it used 86 % of the link, this rate 93 %.
     fn pacing_rate(&self) -> Option<u64> {
+        if let Some(rate) = self.classic.pacing_rate() {
+            return Some(rate);
+        }
         let rtt = self.smoothed_rtt.filter(|_| self.is_scalable())?;
         Some(bytes_per_second(self.window(), rtt))
     }

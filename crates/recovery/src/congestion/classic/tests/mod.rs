@@ -8,6 +8,7 @@ mod extremes;
 mod idle;
 mod internals;
 mod network;
+mod resume;
 mod undo;
 mod validation;
 
@@ -312,6 +313,58 @@ fn hystart_exit_starts_avoidance_with_w_max_at_the_window() {
     for part in ["w_max: 1200000", "cwnd_prior: 1200000", "k: 0,"] {
         assert!(adjustment.contains(part), "{part} in {adjustment}");
     }
+}
+
+#[test]
+fn search_exit_drains_the_window_to_what_the_path_holds() {
+    let mut reno = Classic::new(NewReno::default(), SlowStart::Search, MDS);
+    let mut index = 0;
+    let mut deliver = |reno: &mut Classic<NewReno>, ms: u64, sent: u64, acked: u64| {
+        send(reno, index..index + sent, 100);
+        index += sent;
+        reno.on_ack(&Ack {
+            now: at_ms(ms),
+            rtt_sample: Some(Duration::from_millis(100)),
+            min_rtt: Duration::from_millis(100),
+            ..super::super::testing::acked(index, acked, 100)
+        });
+    };
+    deliver(&mut reno, 0, 100, 0);
+    let mut bin = 0;
+    while reno.metrics().ssthresh.is_none() {
+        bin += 1;
+        deliver(&mut reno, 35 * bin, 42, 21);
+        assert!(bin < 20, "twice as much is sent as arrives");
+    }
+    // 21 packets in 35 ms are 60 in a round trip.
+    let target = 60 * MDS;
+    assert_eq!(reno.metrics().ssthresh, Some(target));
+    assert_eq!(reno.settled_window(), target);
+    let above = reno.window();
+    assert!(above > 2 * target, "{above}");
+    deliver(&mut reno, 35 * bin + 1, 0, 20);
+    assert_eq!(
+        reno.window(),
+        above - 10 * MDS,
+        "a byte for two that arrive"
+    );
+    while reno.window() > target {
+        deliver(&mut reno, 35 * bin + 2, 0, 20);
+    }
+    assert_eq!(reno.window(), target);
+    assert_eq!(reno.state(), State::CongestionAvoidance);
+}
+
+#[test]
+fn loss_while_draining_reduces_from_what_the_path_holds() {
+    let mut reno = Classic::new(NewReno::default(), SlowStart::Search, MDS);
+    reno.window = 100 * MDS;
+    reno.ssthresh = Some(60 * MDS);
+    reno.draining = true;
+    send(&mut reno, 0..100, 0);
+    reno.on_congestion(&lost(0..1, 100));
+    assert_eq!(reno.metrics().ssthresh, Some(30 * MDS));
+    assert!(!reno.draining);
 }
 
 #[test]
