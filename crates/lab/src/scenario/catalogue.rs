@@ -68,6 +68,7 @@ const FILES: &[(&str, &str)] = files! {
     "53_marked_bursts.toml"
     "54_overwritten_marks.toml"
     "55_late_at_marks.toml"
+    "56_marks_seen_late.toml"
 };
 
 /// All scenarios, in the order of their numbers.
