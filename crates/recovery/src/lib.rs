@@ -60,6 +60,7 @@ mod ledger;
 pub mod limit;
 mod loss;
 pub mod outcome;
+mod own_marks;
 mod pacer;
 pub mod packet;
 pub mod path;

@@ -12,6 +12,7 @@ use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
 use crate::loss::Thresholds;
 use crate::outcome::Outcome;
+use crate::own_marks::OwnMarks;
 use crate::pacer::{Pacer, Pacing};
 use crate::packet::{Packet, SentInfo};
 use crate::persistent::PersistentCongestion;
@@ -27,10 +28,6 @@ use crate::window_used::WindowUsed;
 /// A path of a connection, numbered by the connection and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
-
-/// Queueing delay below which a queue that marks does so early: between the millisecond of an L4S
-/// queue (RFC 9332 §4), with a burst, and CoDel's five (RFC 8289 §4.3).
-const EARLY_MARK: Duration = Duration::from_millis(3);
 
 /// Whether packets that count in flight may be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +92,7 @@ pub struct PathRecovery {
     grown: Option<SendIndex>,
     /// Whether that has happened.
     trusted: bool,
-    /// Whether the last CE mark came from a queue that marks early.
-    marked_early: bool,
+    own_marks: OwnMarks,
 }
 
 impl PathRecovery {
@@ -133,7 +129,7 @@ impl PathRecovery {
             pacer: Pacer::new(mds, now),
             grown: None,
             trusted: false,
-            marked_early: false,
+            own_marks: OwnMarks::default(),
         }
     }
 
@@ -166,7 +162,7 @@ impl PathRecovery {
             pacer: self.pacer.clone(),
             grown: self.grown,
             trusted: self.trusted,
-            marked_early: self.marked_early,
+            own_marks: self.own_marks,
         };
         if new.mds != self.mds {
             next.set_mds(new.mds);
@@ -485,8 +481,8 @@ impl PathRecovery {
 
     /// Records ECN-CE marks that the peer reports on packets up to `largest_index`.
     pub(crate) fn on_ecn_ce(&mut self, largest_index: SendIndex, increase: u64, now: Instant) {
-        let min = self.rtt.min().unwrap_or_default();
-        self.marked_early = self.rtt.latest() < min + EARLY_MARK;
+        let floor = self.controller.min_window();
+        self.own_marks.on_marks(&self.rtt, self.window(), floor);
         self.events.on_marked(largest_index, self.next_index);
         self.controller.on_congestion(&Congestion {
             now,
@@ -535,7 +531,7 @@ impl PathRecovery {
         let trains = self.controller.trains_per_second();
         let rate = self.pacing_rate();
         let mut pacing = Pacing::new(trains, rate, self.mds, self.trusted, measured);
-        if self.marked_early {
+        if self.own_marks.shorten_trains() {
             pacing = pacing.for_marking_queue(self.mds);
         }
         match self.pacer.request(pacing, self.mds, room, now) {

@@ -259,7 +259,7 @@ impl Bounds {
         }
         genome.slots = genome.slots.min(100_000);
         genome.ack_slots = genome.ack_slots.min(100_000);
-        Self::repair_thinning(&mut genome);
+        genome.ack_thinning = genome.ack_thinning.clamp(1, 20);
         genome.uplink = genome.uplink.clamp(100, 1_000);
         if let Application::OnOff { kilobytes, gap } = &mut genome.application {
             *kilobytes = (*kilobytes).clamp(10, 20_000);
@@ -289,16 +289,6 @@ impl Bounds {
         if genome.queue_bytes() < LEAST * PACKET {
             genome.queue = QueueLimitGene::Packets(LEAST as u32);
         }
-    }
-
-    /// What thins acknowledgements drops those that wait behind another, never the last one.
-    /// The model drops any, so there must be enough of them in a round trip. Packets that
-    /// arrive together are acknowledged together.
-    fn repair_thinning(genome: &mut Genome) {
-        let packets = (genome.bdp() + genome.queue_bytes()) / PACKET / genome.flows();
-        let slot = u64::from(genome.slots.max(genome.ack_slots)).max(1);
-        let acks = (packets / 4).min(u64::from(genome.rtt) / slot);
-        genome.ack_thinning = genome.ack_thinning.clamp(1, acks.clamp(1, 20) as u32);
     }
 
     fn repair_flows(&self, genome: &mut Genome) {

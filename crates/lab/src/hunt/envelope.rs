@@ -378,7 +378,8 @@ impl Envelope {
         let own = self.utilisation.as_ref()?;
         let share = ideal.share()?;
         let demand = Oracle::Utilisation.demand(own.least * share);
-        demand.filter(|_| share >= LEAST && ideal.loss() <= own.loss)
+        let sensible = ideal.loss() <= own.loss && ideal.holds_minimum_windows();
+        demand.filter(|_| share >= LEAST && sensible)
     }
 
     fn queueing_demand(&self, ideal: &Ideal<'_>) -> Option<Demand> {
@@ -403,7 +404,8 @@ impl Envelope {
         const PACKETS: u64 = 20;
         let own = self.loss.as_ref()?;
         let demand = Oracle::Loss.demand(own.most + 1.5 * ideal.loss());
-        demand.filter(|_| ideal.is_quiet() && ideal.packets_of_a_flow() >= PACKETS)
+        let long_enough = ideal.packets_of_a_flow() >= PACKETS && ideal.has_plateau();
+        demand.filter(|_| ideal.is_quiet() && long_enough)
     }
 
     fn share_demand(&self, ideal: &Ideal<'_>) -> Option<Demand> {

@@ -12,6 +12,8 @@
 mod bounds;
 mod breed;
 mod cases;
+#[cfg(test)]
+mod demand_tests;
 mod envelope;
 mod evaluate;
 mod genome;

@@ -71,6 +71,7 @@ const FILES: &[(&str, &str)] = files! {
     "56_resume_50ms.toml"
     "57_resume_600ms.toml"
     "58_resume_changed.toml"
+    "59_marks_seen_late.toml"
 };
 
 /// All scenarios, in the order of their numbers.

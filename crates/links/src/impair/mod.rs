@@ -13,7 +13,8 @@ pub use gilbert::{Gilbert, GilbertChange};
 pub use thin::Thin;
 use thin::Thinner;
 
-use crate::{Dice, DropCause, LinkConfig, Packet};
+use crate::ledger::QueuedPacket;
+use crate::{Dice, DropCause, LinkConfig, Packet, Time};
 
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,31 +46,43 @@ impl Impairments {
         }
     }
 
-    /// Decides about the packet that arrives at `elapsed` on the link's clock
-    /// and was the `number`-th to be sent; corrupts it in place.
+    /// Records a packet whose last bit leaves for the receiver at `departed`.
+    pub(crate) fn on_departure(
+        &mut self,
+        config: &LinkConfig,
+        carried: &QueuedPacket,
+        departed: Time,
+    ) {
+        if let Some(thin) = config.thin {
+            self.thinner.on_departure(thin, carried, departed);
+        }
+    }
+
+    /// Decides about the packet that arrives at `at`, which is `elapsed` on the link's clock;
+    /// corrupts it in place.
     pub(crate) fn meet(
         &mut self,
         config: &LinkConfig,
+        at: Time,
         elapsed: Option<Duration>,
-        number: u64,
-        packet: &mut Packet,
+        carried: &mut QueuedPacket,
     ) -> Fate {
         if config.blackhole.contain(elapsed) {
             return Fate::Dropped(DropCause::Blackholed);
         }
-        if config.drop.names(number) {
+        if config.drop.names(carried.index + 1) {
             return Fate::Dropped(DropCause::Listed);
         }
         if self.loses(config, elapsed) {
             return Fate::Dropped(DropCause::Lost);
         }
         if let Some(thin) = config.thin
-            && self.thinner.drops(thin, packet.data.len())
+            && self.thinner.drops(thin, carried, at)
         {
             return Fate::Dropped(DropCause::Thinned);
         }
         Fate::Arrives {
-            corrupted: self.corrupt.happens(config.corrupt) && self.flip(packet),
+            corrupted: self.corrupt.happens(config.corrupt) && self.flip(&mut carried.packet),
             duplicated: self.duplicate.happens(config.duplicate),
         }
     }
@@ -118,9 +131,15 @@ mod tests {
         (1..=count)
             .map(|number| {
                 let elapsed = Some(Duration::from_secs(number));
-                let mut packet = Packet::new(here, here, vec![0; 10]);
-                let fate = impairments.meet(&config, elapsed, number, &mut packet);
-                let changed = packet.data.iter().filter(|&&byte| byte != 0).count();
+                let mut carried = QueuedPacket {
+                    packet: Packet::new(here, here, vec![0; 10]),
+                    index: number - 1,
+                    size: 10,
+                    since: Time::ZERO,
+                };
+                let fate = impairments.meet(&config, Time::ZERO, elapsed, &mut carried);
+                let data = carried.packet.data.iter();
+                let changed = data.filter(|&&byte| byte != 0).count();
                 let corrupted = matches!(
                     fate,
                     Fate::Arrives {

@@ -1,16 +1,22 @@
 //! Thinning of acknowledgements.
 
 use core::fmt;
+use core::net::SocketAddr;
 use core::num::NonZeroU32;
 use core::str::FromStr;
+use std::collections::VecDeque;
 
+use crate::Time;
+use crate::ledger::QueuedPacket;
 use crate::spec::{ByteSize, SpecError};
 
 /// Keeps one in n small packets, as modems do with acknowledgements.
 ///
 /// Encrypted acknowledgements can only be told by their size. Packets with more UDP payload than
 /// `below` pass and are not counted; of the others the first passes, and then every `keep`-th.
-/// Written `10` or `10:200B`.
+/// A packet that no other small one of its flow follows on the link passes, too, and counts as
+/// the one that is kept: what thins acknowledgements drops those that a newer one replaces (ACK
+/// filtering, RFC 3449). Written `10` or `10:200B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thin {
     /// One in this many small packets is kept.
@@ -52,20 +58,52 @@ impl fmt::Display for Thin {
     }
 }
 
+/// A small packet on the link.
+#[derive(Clone, Copy, Debug)]
+struct Follower {
+    index: u64,
+    flow: (SocketAddr, SocketAddr),
+    departed: Time,
+}
+
 /// Counts small packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thinner {
     /// How many to drop before the next one is kept.
     to_drop: u32,
+    /// Those on the link, in order of departure.
+    followers: VecDeque<Follower>,
 }
 
 impl Thinner {
-    /// Whether this packet of `payload` bytes is dropped.
-    pub(crate) fn drops(&mut self, thin: Thin, payload: usize) -> bool {
-        if payload as u64 > thin.below {
+    /// Records a packet whose last bit leaves for the receiver at `departed`.
+    pub(crate) fn on_departure(&mut self, thin: Thin, carried: &QueuedPacket, departed: Time) {
+        if is_small(thin, carried) {
+            self.followers.push_back(Follower {
+                index: carried.index,
+                flow: flow(carried),
+                departed,
+            });
+        }
+    }
+
+    /// Returns whether this packet, which arrives at `at`, is dropped.
+    pub(crate) fn drops(&mut self, thin: Thin, carried: &QueuedPacket, at: Time) -> bool {
+        if !is_small(thin, carried) {
             return false;
         }
-        if let Some(left) = self.to_drop.checked_sub(1) {
+        // What was sent before it can follow nothing that is yet to arrive in order.
+        while let Some(first) = self.followers.front()
+            && first.index <= carried.index
+        {
+            self.followers.pop_front();
+        }
+        let followed = self.followers.iter().any(|other| {
+            other.index > carried.index && other.flow == flow(carried) && other.departed <= at
+        });
+        if let Some(left) = self.to_drop.checked_sub(1)
+            && followed
+        {
             self.to_drop = left;
             return true;
         }
@@ -74,9 +112,18 @@ impl Thinner {
     }
 }
 
+fn is_small(thin: Thin, carried: &QueuedPacket) -> bool {
+    carried.packet.data.len() as u64 <= thin.below
+}
+
+fn flow(carried: &QueuedPacket) -> (SocketAddr, SocketAddr) {
+    (carried.packet.src, carried.packet.dst)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Packet;
 
     #[test]
     fn spec_round_trips_and_errors_give_the_reason() {
@@ -88,13 +135,56 @@ mod tests {
         assert_eq!(problem("10:5"), "missing unit");
     }
 
+    fn carried(index: u64, size: usize, port: u16) -> QueuedPacket {
+        let (from, to) = (([127, 0, 0, 1], port).into(), ([127, 0, 0, 1], 443).into());
+        QueuedPacket {
+            packet: Packet::new(from, to, vec![0; size]),
+            index,
+            size: size as u32,
+            since: Time::ZERO,
+        }
+    }
+
+    /// Which of these packets, all on the link at once, pass: (size, port of the sender).
+    fn kept(keep: &str, packets: &[(usize, u16)]) -> Vec<bool> {
+        let thin = keep.parse().unwrap();
+        let mut thinner = Thinner::default();
+        let packets = (0..).zip(packets);
+        let all: Vec<_> = packets
+            .map(|(index, &(size, port))| carried(index, size, port))
+            .collect();
+        for packet in &all {
+            thinner.on_departure(thin, packet, Time::ZERO);
+        }
+        let pass = |packet| !thinner.drops(thin, packet, Time::from_millis(1));
+        all.iter().map(pass).collect()
+    }
+
     #[test]
     fn thinning_keeps_one_small_packet_in_three() {
-        let thin = "3".parse().unwrap();
+        let sizes = [40, 40, 1200, 40, 150, 151, 40, 40, 40, 40];
+        let packets = sizes.map(|size| (size, 1));
+        let expected = [
+            true, false, true, false, true, true, false, false, true, true,
+        ];
+        assert_eq!(kept("3", &packets), expected);
+    }
+
+    #[test]
+    fn last_small_packet_of_each_flow_passes() {
+        let packets = [(40, 1), (40, 1), (40, 2), (40, 1), (40, 2)];
+        assert_eq!(kept("10", &packets), [true, false, false, true, true]);
+    }
+
+    #[test]
+    fn packet_that_departs_after_the_arrival_follows_nothing() {
+        let thin = "10".parse().unwrap();
         let mut thinner = Thinner::default();
-        let sizes = [40, 40, 1200, 40, 150, 151, 40, 40, 40];
-        let kept: Vec<_> = sizes.map(|size| !thinner.drops(thin, size)).into();
-        let expected = [true, false, true, false, true, true, false, false, true];
-        assert_eq!(kept, expected);
+        let packets = [0, 1, 2].map(|index| carried(index, 40, 1));
+        for (packet, millis) in packets.iter().zip([0, 1, 9]) {
+            thinner.on_departure(thin, packet, Time::from_millis(millis));
+        }
+        assert!(!thinner.drops(thin, &packets[0], Time::from_millis(5)));
+        assert!(!thinner.drops(thin, &packets[1], Time::from_millis(6)));
     }
 }

@@ -290,16 +290,17 @@ impl Link {
             .serialiser
             .start(&self.config, self.origin, at, &carried);
         let arrival = self.transit.arrival(&self.config, self.origin, departed);
+        self.impairments
+            .on_departure(&self.config, &carried, departed);
         self.flight.push(arrival, carried);
     }
 
     /// The receiver's end.
     fn receive(&mut self, at: Time, mut carried: QueuedPacket) -> Option<Packet> {
         let elapsed = self.elapsed(at);
-        let number = carried.index + 1;
         let fate = self
             .impairments
-            .meet(&self.config, elapsed, number, &mut carried.packet);
+            .meet(&self.config, at, elapsed, &mut carried);
         match fate {
             Fate::Dropped(cause) => {
                 self.ledger.dropped(at, &carried, cause);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::harness::{BYTES, Bench, Call, Fixed, PATH, at};
 use crate::congestion::{Algorithm, CongestionControl, NewPath, SlowStart};
-use crate::controller::State;
+use crate::controller::{Controller as _, State};
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
 
@@ -325,5 +325,28 @@ fn datagrams_leave_one_by_one_after_an_early_mark_with_every_controller() {
         bench.recovery.on_ecn_ce(PATH, 1, 1, at(82));
         let bytes = train(&mut bench);
         assert!((BYTES..2 * BYTES).contains(&bytes), "{algorithm}: {bytes}");
+    }
+}
+
+/// The round trip of the mark says nothing of the queue here: it is twice the minimum.
+#[test]
+fn datagrams_leave_one_by_one_after_a_mark_at_a_small_window() {
+    for (datagrams, alone) in [(4, true), (5, false)] {
+        let mut bench = Bench::new();
+        let mut recovery = Recovery::new(Config::default(), at(0));
+        let controller = Box::new(Fixed::new(datagrams * BYTES));
+        let least = controller.min_window();
+        assert_eq!(least, 2 * BYTES);
+        recovery.add_path(PATH, controller, BYTES, at(0));
+        bench.recovery = recovery;
+        for (sent, acked) in [(0, 40), (41, 121)] {
+            let number = bench.send(sent);
+            bench.ack(number..=number, acked);
+        }
+        bench.recovery.on_ecn_ce(PATH, 1, 1, at(121));
+        let Gate::Open { bytes } = bench.recovery.gate(PATH, at(400)) else {
+            panic!("closed after a pause");
+        };
+        assert_eq!(bytes < 2 * BYTES, alone, "{datagrams}: {bytes}");
     }
 }

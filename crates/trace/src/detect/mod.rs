@@ -30,7 +30,7 @@
 //! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |
 //! | `pacing_starved` | Startup for > 2 S at less than half the initial window per RTT | BBR's states, pacing rate, RTT |
 //! | `excess_loss` | ≥ 10 % lost over 10 s, in 8 of them, at a long queue | losses, ACK frames, RTT |
-//! | `probe_rtt_overdue` | a long queue for ≥ 15 s without a ProbeRTT | BBR's states, RTT, reasons |
+//! | `probe_rtt_overdue` | a long queue for ≥ 20 s without a ProbeRTT | BBR's states, RTT, reasons |
 //! | `underused_path` | < half of the rate delivered before for ≥ 30 s, network-limited at an empty queue without losses or marks | reasons, RTT, `delivered` |
 //! | `flow_starved` | a bulk flow gets less than a tenth of an equal share for ≥ 20 s | several flows: found by the lab, not from a trace |
 //! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: found by the lab's world, not from a trace |

@@ -1,0 +1,169 @@
+//! Tests of what is not asked, because no sender could do it in that network.
+
+use super::*;
+
+/// Cases that the search found although no sender could do better.
+#[test]
+fn demands_leave_out_what_the_network_forbids() {
+    let envelopes = Envelopes::default();
+    let limit = |oracle: Oracle, genome: &Genome| {
+        let demands = envelopes.of("bbr").unwrap().demands(genome);
+        let found = demands.iter().find(|it| it.oracle == oracle);
+        found.map(|it| it.limit)
+    };
+    let plain = Genome {
+        seconds: 60,
+        ..Genome::default()
+    };
+    let policed = Genome {
+        policer: Some(PolicerGene {
+            rate: 52,
+            bucket: 36,
+        }),
+        ..plain.clone()
+    };
+    assert!(limit(Oracle::Loss, &plain).is_some());
+    assert_eq!(limit(Oracle::Loss, &policed), None, "two packets, no queue");
+    let late = |by| Genome {
+        late: Some(LatePackets { ppm: 60_000, by }),
+        ..plain.clone()
+    };
+    assert!(limit(Oracle::Utilisation, &late(100_000)).is_some());
+    assert_eq!(limit(Oracle::Utilisation, &late(180_000)), None, "lost");
+    let pauses = |seconds| Genome {
+        seconds,
+        application: Application::OnOff {
+            kilobytes: 27,
+            gap: 6_700,
+        },
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Transfer, &pauses(10)), None, "too short");
+    assert!(limit(Oracle::Transfer, &pauses(60)).is_some());
+    let rise = Genome {
+        rate: 600,
+        uplink: 100,
+        rate_steps: vec![Step {
+            at: 200,
+            to: 30_000,
+        }],
+        ..plain.clone()
+    };
+    let util = limit(Oracle::Utilisation, &rise).unwrap();
+    assert!(util < 0.08, "60 kbit/s carry few acknowledgements: {util}");
+    let crowd = |seconds| Genome {
+        rate: 700,
+        seconds,
+        neighbours: vec![Neighbours {
+            controller: None,
+            count: 42,
+            start: 80,
+        }],
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Utilisation, &crowd(10)), None, "handshakes");
+    assert!(limit(Oracle::Utilisation, &crowd(60)).is_some());
+    let jitter = Genome {
+        rtt: 6_700,
+        jitter: Some(JitterGene {
+            max: 110_000,
+            reorders: true,
+        }),
+        ..plain.clone()
+    };
+    let util = limit(Oracle::Utilisation, &jitter).unwrap();
+    assert!(
+        util < 0.12,
+        "two products of 6.7 ms in a mean of 62: {util}"
+    );
+    let managed = Genome {
+        rate: 400,
+        management: QueueManagement::Pie,
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Loss, &managed), None, "a packet of queue");
+    let fall = |seconds| Genome {
+        seconds,
+        queue: QueueLimitGene::Millis(80),
+        rate_steps: vec![Step { at: 100, to: 26 }],
+        ..plain.clone()
+    };
+    assert_eq!(limit(Oracle::Loss, &fall(27)), None, "3 s of queue");
+    assert!(limit(Oracle::Loss, &fall(120)).is_some());
+}
+
+/// Slots that are longer than the path release a window at once. What the pacer does not spread
+/// has to fit into the queue.
+#[test]
+fn demands_leave_out_what_slots_longer_than_the_path_forbid() {
+    let envelopes = Envelopes::default();
+    let limit = |controller: &str, queue, ack_slots| {
+        let genome = Genome {
+            rtt: 2_000,
+            seconds: 60,
+            queue: QueueLimitGene::Packets(queue),
+            ack_slots,
+            ..Genome::default()
+        };
+        let demands = envelopes.of(controller).unwrap().demands(&genome);
+        let found = demands.iter().find(|it| it.oracle == Oracle::Utilisation);
+        found.unwrap().limit
+    };
+    let plain = limit("newreno", 10, 0);
+    assert!(
+        limit("newreno", 10, 1_000) == plain,
+        "shorter than the path"
+    );
+    // Of 34 ms, 14.4 are paced, and ten packets are 11.8 ms of the link.
+    let held = limit("newreno", 10, 32_000) / plain;
+    assert!((0.7..0.8).contains(&held), "{held}");
+    assert!(
+        limit("newreno", 20, 32_000) == plain,
+        "a queue that is long enough"
+    );
+    assert!(
+        limit("bbr", 10, 32_000) / limit("bbr", 10, 0) < 0.2,
+        "a model"
+    );
+}
+
+/// RFC 9438's curve is one of time: over seconds it passes its plateau before it hears of a loss.
+#[test]
+fn loss_of_a_cubic_is_not_asked_where_its_plateau_is_short() {
+    let envelopes = Envelopes::default();
+    let asked = |controller: &str, queue| {
+        let genome = Genome {
+            rate: 270,
+            seconds: 120,
+            queue: QueueLimitGene::Packets(queue),
+            ..Genome::default()
+        };
+        let demands = envelopes.of(controller).unwrap().demands(&genome);
+        demands.iter().any(|it| it.oracle == Oracle::Loss)
+    };
+    assert!(asked("cubic", 25), "1.1 s, a plateau after 2.7 s");
+    assert!(!asked("cubic", 45), "2 s, a plateau after 3.3 s");
+    assert!(asked("newreno", 45));
+}
+
+#[test]
+fn utilisation_is_not_asked_where_minimum_windows_do_not_fit() {
+    let envelopes = Envelopes::default();
+    let asked = |count| {
+        let genome = Genome {
+            rate: 256,
+            queue: QueueLimitGene::Packets(40),
+            seconds: 120,
+            neighbours: vec![Neighbours {
+                controller: None,
+                count,
+                start: 0,
+            }],
+            ..Genome::default()
+        };
+        let demands = envelopes.of("cubic").unwrap().demands(&genome);
+        demands.iter().any(|it| it.oracle == Oracle::Utilisation)
+    };
+    assert!(asked(10));
+    assert!(!asked(24));
+}
