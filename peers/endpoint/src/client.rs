@@ -15,6 +15,7 @@ use clearway_quic::crypto::{Algorithms, Suite};
 use contract::runner::{Environment, Target, any_address};
 use http_body::Body as _;
 use tokio::{
+    signal::unix::{SignalKind, signal},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -53,8 +54,16 @@ pub(crate) fn algorithms(test: TestCase) -> Algorithms {
     }
 }
 
-/// Downloads everything.
+/// Downloads everything, unless SIGTERM ends it before. The qlog files are complete then, too.
 pub(crate) async fn run(environment: &Environment, test: TestCase) -> Result<()> {
+    let mut terminated = signal(SignalKind::terminate()).context("handling SIGTERM")?;
+    tokio::select! {
+        done = download_all(environment, test) => done,
+        _ = terminated.recv() => bail!("ended by SIGTERM before everything had arrived"),
+    }
+}
+
+async fn download_all(environment: &Environment, test: TestCase) -> Result<()> {
     let targets = environment.targets()?;
     let first = targets.first().context("nothing to download")?;
     let server = first.resolve().await?;

@@ -2,17 +2,21 @@
 //!
 //! | event | becomes |
 //! |---|---|
-//! | `http:stream_type_set` | the stream type on that stream |
-//! | `http:frame_created` with headers, data, settings, goaway | that HTTP/3 frame |
-//! | `transport:packet_sent` with `stream` (only its FIN), `reset_stream`, `stop_sending`, `connection_close` | that frame |
+//! | `http3:stream_type_set` | the stream type on that stream |
+//! | `http3:frame_created` with headers, data, settings, goaway, cancel_push, max_push_id | that HTTP/3 frame |
+//! | `quic:packet_sent` with `stream` (only its FIN), `datagram`, `reset_stream`, `stop_sending`, `connection_close` | that frame |
 //! | `h3i:wait` with a time | a wait |
 //! | `h3i:wait` for a stream's headers, data or end | a wait for the response |
 //!
-//! Streams keep the IDs that were recorded.
+//! These are the names that h3i 0.7 writes; those of its earlier versions (`http:`, `transport:`) are read, too. Streams keep
+//! the IDs that were recorded.
 
 use serde_json::Value;
 
 use crate::script::{Case, ScriptError, parse};
+
+/// Longest wait that is replayed; longer ones are cut to this.
+const MAX_WAIT_MILLIS: u64 = 60_000;
 
 /// Why a recording cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,8 +39,8 @@ pub enum ImportError {
     },
     /// The recording has no event that h3i replays.
     #[error(
-        "no recorded actions: expected the qlog that h3i writes with --qlog-output, with events \
-         such as http:frame_created"
+        "no recorded actions: expected the file <timestamp>-qlog.sqlog that h3i writes, with events \
+         such as http3:frame_created"
     )]
     Empty,
     /// The sequence cannot be made a case.
@@ -99,18 +103,18 @@ impl Streams {
         let (name, data) = (event["name"].as_str().unwrap_or_default(), &event["data"]);
         let fin = |value: &Value| value["fin_stream"].as_bool().unwrap_or(false);
         match name {
-            "http:stream_type_set" | "h3:stream_type_set" => {
+            "http3:stream_type_set" | "h3:stream_type_set" | "http:stream_type_set" => {
                 let id = number(data, "stream_id")?;
                 let mut bytes = Vec::new();
                 crate::wire::put_varint(&mut bytes, stream_type(data)?);
                 self.stream(id, &bytes, fin(event), lines);
             }
-            "http:frame_created" | "h3:frame_created" => {
+            "http3:frame_created" | "h3:frame_created" | "http:frame_created" => {
                 let id = number(data, "stream_id")?;
                 let bytes = frame(&data["frame"])?;
                 self.stream(id, &bytes, fin(event), lines);
             }
-            "transport:packet_sent" | "quic:packet_sent" => {
+            "quic:packet_sent" | "transport:packet_sent" => {
                 for frame in data["frames"].as_array().into_iter().flatten() {
                     self.packet_frame(frame, lines)?;
                 }
@@ -146,6 +150,11 @@ impl Streams {
             // Only the end: h3i does not replay the bytes of such frames either.
             "stream" if frame["fin"].as_bool() == Some(true) => {
                 self.stream(number(frame, "stream_id")?, &[], true, lines);
+            }
+            "datagram" => {
+                let data = frame["raw"]["data"].as_str().unwrap_or_default();
+                let hex = crate::wire::hex(data.as_bytes());
+                lines.push(format!("send 1rtt: DATAGRAM data=hex:{hex}"));
             }
             "reset_stream" => {
                 let id = number(frame, "stream_id")?;
@@ -187,7 +196,7 @@ fn stream_type(data: &Value) -> Result<u64, String> {
         "push" => Ok(0x01),
         "qpack_encode" => Ok(0x02),
         "qpack_decode" => Ok(0x03),
-        _ => number(data, "stream_type_value"),
+        _ => number(data, "stream_type_bytes").or_else(|_| number(data, "stream_type_value")),
     }
 }
 
@@ -199,6 +208,11 @@ fn frame(frame: &Value) -> Result<Vec<u8>, String> {
         let entries = frame[list].as_array().into_iter().flatten();
         let texts = entries.map(|entry| entry[key].as_str().unwrap_or_default().to_owned());
         texts.collect::<Vec<_>>()
+    };
+    let varint = |key: &str| {
+        let mut payload = Vec::new();
+        crate::wire::put_varint(&mut payload, number(frame, key)?);
+        Ok::<_, String>(payload)
     };
     match frame["frame_type"].as_str().unwrap_or_default() {
         "headers" => {
@@ -214,27 +228,29 @@ fn frame(frame: &Value) -> Result<Vec<u8>, String> {
         "settings" => {
             let mut payload = Vec::new();
             for setting in frame["settings"].as_array().into_iter().flatten() {
-                crate::wire::put_varint(&mut payload, setting_id(&setting["name"])?);
+                crate::wire::put_varint(&mut payload, setting_id(setting)?);
                 crate::wire::put_varint(&mut payload, number(setting, "value")?);
             }
             put_frame(&mut out, kind::SETTINGS, &payload);
         }
-        "goaway" => {
-            let mut payload = Vec::new();
-            crate::wire::put_varint(&mut payload, number(frame, "id")?);
-            put_frame(&mut out, kind::GOAWAY, &payload);
-        }
+        "goaway" => put_frame(&mut out, kind::GOAWAY, &varint("id")?),
+        "cancel_push" => put_frame(&mut out, kind::CANCEL_PUSH, &varint("push_id")?),
+        "max_push_id" => put_frame(&mut out, kind::MAX_PUSH_ID, &varint("push_id")?),
         other => {
             return Err(format!(
-                "unknown frame {other:?}: h3i replays headers, data, settings and goaway"
+                "unknown frame {other:?}: expected headers, data, settings, goaway, cancel_push or \
+                 max_push_id"
             ));
         }
     }
     Ok(out)
 }
 
-fn setting_id(name: &Value) -> Result<u64, String> {
-    let name = name.as_str().unwrap_or_default();
+fn setting_id(setting: &Value) -> Result<u64, String> {
+    if let Some(id) = setting["name_bytes"].as_u64() {
+        return Ok(id);
+    }
+    let name = setting["name"].as_str().unwrap_or_default();
     match name {
         "QPACK_MAX_TABLE_CAPACITY" => Ok(0x01),
         "MAX_FIELD_SECTION_SIZE" => Ok(0x06),
@@ -248,9 +264,8 @@ fn setting_id(name: &Value) -> Result<u64, String> {
 }
 
 fn wait(data: &Value) -> Result<String, String> {
-    if let Some(seconds) = data["secs"].as_u64() {
-        let millis = seconds * 1_000 + data["nanos"].as_u64().unwrap_or(0) / 1_000_000;
-        return Ok(format!("wait {}ms", millis.min(60_000)));
+    if let Some(millis) = data["duration"].as_f64() {
+        return Ok(format!("wait {}ms", (millis as u64).min(MAX_WAIT_MILLIS)));
     }
     if data["stream_id"].is_u64() {
         // The response is read by the name of a stream, which recorded streams do not have.
@@ -269,7 +284,7 @@ mod tests {
 {"time":0.0,"name":"http:stream_type_set","data":{"owner":"local","stream_id":2,"stream_type":"control"}}
 {"time":0.1,"name":"http:frame_created","data":{"stream_id":2,"frame":{"frame_type":"settings","settings":[{"name":"MAX_FIELD_SECTION_SIZE","value":100}]}}}
 {"time":0.2,"name":"http:frame_created","data":{"stream_id":0,"frame":{"frame_type":"headers","headers":[{"name":":method","value":"GET"}]}},"fin_stream":true}
-{"time":0.3,"name":"h3i:wait","data":{"secs":0,"nanos":20000000}}
+{"time":0.3,"name":"h3i:wait","data":{"duration":20.0}}
 {"time":0.4,"name":"h3i:wait","data":{"stream_id":0,"type":"data"}}
 {"time":0.5,"name":"transport:packet_sent","data":{"header":{},"frames":[{"frame_type":"reset_stream","stream_id":2,"error_code":7,"final_size":0}]}}
 {"time":0.6,"name":"transport:packet_sent","data":{"header":{},"frames":[{"frame_type":"connection_close","error_space":"application_error","error_code":256}]}}
@@ -298,6 +313,52 @@ mod tests {
         );
     }
 
+    /// As h3i 0.7 writes it, with qlog 0.18: record separators, and names of qlog's later drafts.
+    const RECORDING_0_7: &str = concat!(
+        "\u{1e}",
+        r#"{"file_schema":"urn:ietf:params:qlog:file:sequential","serialization_format":"application/qlog+json-seq","title":"h3i","description":"h3i","trace":{"vantage_point":{"type":"client"},"event_schemas":["urn:ietf:params:qlog:events:quic-12","urn:ietf:params:qlog:events:http3-12"]}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.051,"name":"http3:stream_type_set","data":{"initiator":"local","stream_id":2,"stream_type":"control"}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.076,"name":"http3:frame_created","data":{"stream_id":2,"frame":{"frame_type":"settings","settings":[{"name":"H3_DATAGRAM","value":1},{"name":"19780","value":1},{"name_bytes":65,"value":2}]}}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.082,"name":"http3:stream_type_set","data":{"initiator":"local","stream_id":6,"stream_type":"unknown","stream_type_bytes":65}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.085,"name":"h3i:wait","data":{"duration":12345.5}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.092,"name":"http3:frame_created","data":{"stream_id":2,"frame":{"frame_type":"max_push_id","push_id":7}}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.093,"name":"http3:frame_created","data":{"stream_id":2,"frame":{"frame_type":"cancel_push","push_id":5}}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.095,"name":"quic:packet_sent","data":{"header":{"packet_type":"1RTT","packet_number":0},"frames":[{"frame_type":"stream","stream_id":6,"fin":true,"raw":{"payload_length":0,"data":""}}]}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.096,"name":"quic:packet_sent","data":{"header":{"packet_type":"1RTT","packet_number":0},"frames":[{"frame_type":"datagram","raw":{"payload_length":2,"data":"ab"}}]}}"#,
+        "\n\u{1e}",
+        r#"{"time":0.099,"name":"quic:packet_sent","data":{"header":{"packet_type":"1RTT","packet_number":0},"frames":[{"frame_type":"stop_sending","stream_id":0,"error":"unknown","error_code":268}]}}"#,
+        "\n",
+    );
+
+    #[test]
+    fn actions_recorded_by_later_versions_become_steps() {
+        let case = h3i("recorded", RECORDING_0_7, &[]).unwrap();
+        let steps: Vec<_> = case.script.iter().map(String::as_str).collect();
+        assert_eq!(
+            steps,
+            [
+                "connect",
+                "send 1rtt: STREAM id=2 offset=0 data=hex:00",
+                "send 1rtt: STREAM id=2 offset=1 data=hex:040a330180004d4401404102",
+                "send 1rtt: STREAM id=6 offset=0 data=hex:4041",
+                "wait 12345ms",
+                "send 1rtt: STREAM id=2 offset=13 data=hex:0d0107",
+                "send 1rtt: STREAM id=2 offset=16 data=hex:030105",
+                "send 1rtt: STREAM_FIN id=6 offset=2 data=hex:",
+                "send 1rtt: DATAGRAM data=hex:6162",
+                "send 1rtt: STOP_SENDING id=0 code=268",
+            ]
+        );
+    }
+
     #[test]
     fn invalid_recordings_say_where_and_why() {
         let of = |text: &str| h3i("recorded", text, &[]).unwrap_err().to_string();
@@ -308,5 +369,7 @@ mod tests {
         assert!(of(push).contains("unknown frame \"push_promise\""));
         let no_id = r#"{"name":"http:stream_type_set","data":{"stream_type":"control"}}"#;
         assert!(of(no_id).contains("missing \"stream_id\""));
+        let quota = r#"{"name":"h3i:wait","data":{"CanOpenNumStreams":{"num":1,"bidi":true}}}"#;
+        assert!(of(quota).contains("unknown wait"));
     }
 }

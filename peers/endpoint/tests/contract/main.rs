@@ -249,6 +249,34 @@ fn missing_file_and_missing_requests_are_errors() {
 
 /// The runner's check that a server is up: a packet of an unknown version with empty connection
 /// IDs.
+/// A client that hangs is the one whose file matters.
+#[test]
+fn client_that_is_asked_to_end_leaves_its_qlog() {
+    let mounts = Mounts::new(&[]);
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let timeout = Some(Duration::from_secs(60));
+    silent.set_read_timeout(timeout).expect("a timeout");
+    let address = silent.local_addr().expect("an address");
+    let mut client = mounts
+        .endpoint("client", "handshake")
+        .env("REQUESTS", format!("https://{address}/small"))
+        .spawn()
+        .expect("a client");
+    silent.recv(&mut [0; 2048]).expect("the first datagram");
+    let id = client.id().to_string();
+    let asked = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(asked.expect("kill").success());
+    assert_eq!(client.wait().expect("an end").code(), Some(1));
+    let files = fs::read_dir(mounts.path("qlog")).expect("a folder");
+    let traces: Vec<String> = files
+        .map(|file| fs::read_to_string(file.expect("a file").path()).expect("a trace"))
+        .collect();
+    let [trace] = &traces[..] else {
+        panic!("expected one trace, found {}", traces.len());
+    };
+    assert!(trace.contains("quic:packet_sent"), "{trace}");
+}
+
 #[test]
 fn version_negotiation_answers_probe_with_empty_connection_ids() {
     let mounts = Mounts::new(&[]);

@@ -199,8 +199,23 @@ fn certify(folder: &Path, links: usize) -> Result<()> {
     Ok(())
 }
 
-/// How long a server may take to end when it is asked to, as in the public runner.
+/// How long a program may take to end when it is asked to, as servers in the public runner.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// Asks a program to end, so that its trace is complete, and kills it if it does not.
+fn end(child: &mut Child) {
+    let begun = Instant::now();
+    // Once it has been waited for, its ID may be another process's.
+    if matches!(child.try_wait(), Ok(None)) {
+        let id = child.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &id]).status();
+    }
+    while matches!(child.try_wait(), Ok(None)) && begun.elapsed() < GRACE {
+        std::thread::sleep(POLL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
 
 /// A running server. When it is dropped it is asked to end, and killed if it does not.
 pub(crate) struct Server(Child);
@@ -238,17 +253,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let begun = Instant::now();
-        // Once it has been waited for, its ID may be another process's.
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let id = self.0.id().to_string();
-            let _ = Command::new("kill").args(["-TERM", &id]).status();
-        }
-        while matches!(self.0.try_wait(), Ok(None)) && begun.elapsed() < GRACE {
-            std::thread::sleep(POLL);
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        end(&mut self.0);
     }
 }
 
@@ -280,8 +285,7 @@ pub(crate) fn run_client(
             });
         }
         if begun.elapsed() > patience {
-            child.kill()?;
-            child.wait()?;
+            end(&mut child);
             return Ok(Ended::Badly(format!(
                 "the client was not done in {patience:?}"
             )));
