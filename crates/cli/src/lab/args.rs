@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clearway::SlowStart;
 use clearway_lab::run::Shard;
 use clearway_lab::scenario::Size;
 
@@ -64,6 +65,27 @@ pub(crate) struct Show {
     pub(super) scenario: String,
 }
 
+/// The names of [`SlowStart`] as an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+pub(crate) enum SlowStartName {
+    /// When the RTT rises (RFC 9406).
+    Hystart,
+    /// When less arrives than was sent a round trip before (draft-chung-ccwg-search).
+    Search,
+    /// By congestion only (RFC 9002 §7.3.1).
+    Standard,
+}
+
+impl SlowStartName {
+    pub(super) const fn slow_start(self) -> SlowStart {
+        match self {
+            Self::Hystart => SlowStart::HyStart,
+            Self::Search => SlowStart::Search,
+            Self::Standard => SlowStart::Standard,
+        }
+    }
+}
+
 /// How much of each scenario, with which controllers and seeds.
 #[derive(Clone, Debug, PartialEq, clap::Args, Serialize, Deserialize)]
 pub(crate) struct RunSelection {
@@ -88,9 +110,9 @@ pub(crate) struct RunSelection {
     #[arg(long, value_name = "TEXT")]
     pub(super) variant: Option<String>,
     /// How the first slow start of every flow ends, whatever the scenario says.
-    #[arg(long, value_name = "NAME", value_parser = ["hystart", "search", "standard"])]
+    #[arg(long, value_name = "NAME")]
     #[serde(default)]
-    pub(super) slow_start: Option<String>,
+    pub(super) slow_start: Option<SlowStartName>,
     /// Carry every flow as HTTP/3 requests, whatever the scenario says.
     #[arg(long)]
     pub(super) http3: bool,

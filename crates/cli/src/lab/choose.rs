@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use clearway::SlowStart;
 use clearway_lab::run::Plan;
 #[cfg(not(feature = "specimens"))]
 use clearway_lab::scenario::find;
@@ -109,11 +108,9 @@ pub(super) fn plan(
         let chosen = matching(text, &labels).ok_or_else(|| no_variant(text, &labels))?;
         plan.retain(|case| chosen.contains(&case.variant));
     }
-    if let Some(name) = &extent.slow_start {
-        let slow_start = name.parse::<SlowStart>();
-        let slow_start = slow_start.map_err(|error| wrong(error.to_string()))?;
+    if let Some(name) = extent.slow_start {
         for case in &mut plan.cases {
-            case.transport.slow_start = slow_start;
+            case.transport.slow_start = name.slow_start();
         }
     }
     if extent.http3 {

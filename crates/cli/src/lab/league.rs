@@ -150,7 +150,6 @@ pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
         controller: vec![args.a.clone(), args.b.clone()],
         seeds: args.extent.seeds,
         variant: args.extent.variant.clone(),
-        slow_start: args.extent.slow_start.clone(),
         ..args.extent
     };
     let planned = choose::plan(&scenarios, &extent)?;

@@ -97,8 +97,8 @@ pub(super) fn replay(
     if extent.full {
         words.push("--full".to_owned());
     }
-    if let Some(name) = &extent.slow_start {
-        option(&mut words, "--slow-start", name);
+    if let Some(name) = extent.slow_start {
+        option(&mut words, "--slow-start", name.slow_start().name());
     }
     if extent.http3 {
         words.push("--http3".to_owned());
