@@ -442,7 +442,9 @@ impl Envelope {
     }
 
     fn stall_demand(&self, ideal: &Ideal<'_>) -> Option<Demand> {
-        const PACKETS: u64 = 4;
+        /// The initial window: where those of all flows do not fit, a handshake may be lost three
+        /// times, and the first probe timeouts are of one, two and four seconds.
+        const PACKETS: u64 = 10;
         let own = self.stall.as_ref()?;
         let rtts = own.rtts * ideal.loaded_rtt() / 1_000;
         let millis = own.time.0 + rtts + 3 * ideal.longest_outage();

@@ -4,19 +4,23 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::num::NonZeroU32;
 use core::str::FromStr;
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use crate::Time;
 use crate::ledger::QueuedPacket;
 use crate::spec::{ByteSize, SpecError};
 
+/// How long a packet can wait for one that replaces it: a modem's turn to send.
+const TURN: Duration = Duration::from_millis(10);
+
 /// Keeps one in n small packets, as modems do with acknowledgements.
 ///
 /// Encrypted acknowledgements can only be told by their size. Packets with more UDP payload than
 /// `below` pass and are not counted; of the others the first passes, and then every `keep`-th.
-/// A packet that no other small one of its flow follows on the link passes, too, and counts as
-/// the one that is kept: what thins acknowledgements drops those that a newer one replaces (ACK
-/// filtering, RFC 3449). Written `10` or `10:200B`.
+/// A packet that no other small one of its flow follows on the link within 10 ms passes, too, and
+/// counts as the one that is kept: what thins acknowledgements drops those that wait in its queue
+/// while a newer one arrives (ACK filtering, RFC 3449). Written `10` or `10:200B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Thin {
     /// One in this many small packets is kept.
@@ -93,13 +97,17 @@ impl Thinner {
             return false;
         }
         // What was sent before it can follow nothing that is yet to arrive in order.
+        let mut departed = None;
         while let Some(first) = self.followers.front()
             && first.index <= carried.index
         {
+            departed = Some(first.departed);
             self.followers.pop_front();
         }
+        let last = departed.map(|departed| at.min(departed + TURN));
         let followed = self.followers.iter().any(|other| {
-            other.index > carried.index && other.flow == flow(carried) && other.departed <= at
+            let in_time = last.is_some_and(|last| other.departed <= last);
+            other.index > carried.index && other.flow == flow(carried) && in_time
         });
         if let Some(left) = self.to_drop.checked_sub(1)
             && followed
@@ -176,15 +184,24 @@ mod tests {
         assert_eq!(kept("10", &packets), [true, false, false, true, true]);
     }
 
-    #[test]
-    fn packet_that_departs_after_the_arrival_follows_nothing() {
+    /// Whether the second of three packets is dropped that leave at these milliseconds, if it
+    /// arrives at `at`.
+    fn drops_second(departures: [u64; 3], at: u64) -> bool {
         let thin = "10".parse().unwrap();
         let mut thinner = Thinner::default();
         let packets = [0, 1, 2].map(|index| carried(index, 40, 1));
-        for (packet, millis) in packets.iter().zip([0, 1, 9]) {
+        for (packet, millis) in packets.iter().zip(departures) {
             thinner.on_departure(thin, packet, Time::from_millis(millis));
         }
-        assert!(!thinner.drops(thin, &packets[0], Time::from_millis(5)));
-        assert!(!thinner.drops(thin, &packets[1], Time::from_millis(6)));
+        let first = Time::from_millis(departures[0] + 1);
+        assert!(!thinner.drops(thin, &packets[0], first), "the first passes");
+        thinner.drops(thin, &packets[1], Time::from_millis(at))
+    }
+
+    #[test]
+    fn packet_replaces_only_what_it_follows_within_a_turn_and_on_the_link() {
+        assert!(drops_second([0, 1, 9], 20));
+        assert!(!drops_second([0, 1, 9], 6), "departs after the arrival");
+        assert!(!drops_second([0, 1, 12], 100), "11 ms later");
     }
 }
