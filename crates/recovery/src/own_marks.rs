@@ -58,7 +58,7 @@ mod tests {
     fn after(marks: &[(u64, u64)]) -> bool {
         let mut rtt = Rtt::new(Duration::from_millis(333));
         let mut own = OwnMarks::default();
-        let mut sample = |rtt: &mut Rtt, millis| {
+        let sample = |rtt: &mut Rtt, millis| {
             rtt.sample(Duration::from_millis(millis), Duration::ZERO, Instant::ZERO);
         };
         sample(&mut rtt, 40);

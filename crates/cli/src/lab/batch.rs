@@ -50,7 +50,7 @@ pub(super) struct BatchHeader {
 #[serde(rename_all = "snake_case")]
 pub(super) enum BatchLine {
     /// The first.
-    Batch(Box<BatchHeader>),
+    Batch(BatchHeader),
     /// The result of the run with this index in the whole plan.
     Row { index: u64, row: Row },
     /// The last, so that a part that was cut off is not taken for a whole one.
@@ -95,7 +95,7 @@ pub(super) fn run(
         runs: planned.plan.tasks.len() as u64,
         shard: shard.to_string(),
     };
-    write(&BatchLine::Batch(Box::new(header))).map_err(|error| unwritable(&error))?;
+    write(&BatchLine::Batch(header)).map_err(|error| unwritable(&error))?;
     let mut own = planned.plan.clone();
     let all = planned.plan.tasks.iter().zip(0..);
     let indices: Vec<(u64, Task)> = all

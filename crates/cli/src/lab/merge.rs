@@ -70,7 +70,7 @@ impl<'a> Part<'a> {
                 ))
             })?;
             match line {
-                BatchLine::Batch(first) if number == 1 => header = Some(*first),
+                BatchLine::Batch(first) if number == 1 => header = Some(first),
                 BatchLine::Batch(_) => {
                     return Err(wrong(format!(
                         "{name}:{number}: a second batch in one file"

@@ -25,7 +25,7 @@ fn answered(bytes: &[&[u8]], end: bool) -> (Connection, MemoryTransport, StreamI
     let mut transport = MemoryTransport::new(Role::Client);
     http.start(&mut transport);
     let id = http.request(&mut transport, &Request::get("a", "/"), true);
-    let id = id.unwrap();
+    let id = id.expect("a request");
     transport.feed(id, &bytes.concat());
     if end {
         transport.feed_end(id);

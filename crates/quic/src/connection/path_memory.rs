@@ -21,9 +21,10 @@ use crate::Instant;
 use crate::crypto::MeasuredPath;
 
 /// What the client was told last.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PathMemory {
-    told: Option<MeasuredPath>,
+    /// In a place of its own, because few connections have any.
+    told: Option<Box<MeasuredPath>>,
     /// Nothing more before this time.
     next: Instant,
 }
@@ -60,13 +61,13 @@ impl Network {
         let Some(saved) = measured.filter(|measured| self.memory.is_news(measured)) else {
             return;
         };
-        let known = self.memory.told.map(|told| told.connection);
+        let known = self.memory.told.as_ref().map(|told| told.connection);
         let measured = MeasuredPath {
             saved,
             connection: known.unwrap_or_else(|| cx.rng.array()),
         };
         self.memory = PathMemory {
-            told: Some(measured),
+            told: Some(Box::new(measured)),
             next: cx.now + rtt,
         };
         let ip = self.paths.active().remote.ip();
@@ -87,20 +88,22 @@ mod tests {
             capacity,
             rtt: Duration::from_millis(50),
         };
-        let told = |capacity| MeasuredPath {
-            saved: saved(capacity),
-            connection: [1; 16],
+        let told = |capacity| {
+            Some(Box::new(MeasuredPath {
+                saved: saved(capacity),
+                connection: [1; 16],
+            }))
         };
         assert!(PathMemory::default().is_news(&saved(1)));
         let memory = PathMemory {
-            told: Some(told(1_000)),
+            told: told(1_000),
             next: Instant::ZERO,
         };
         for (capacity, news) in [(750, true), (751, false), (1_499, false), (1_500, true)] {
             assert_eq!(memory.is_news(&saved(capacity)), news, "{capacity}");
         }
         let endless = PathMemory {
-            told: Some(told(u64::MAX)),
+            told: told(u64::MAX),
             ..memory
         };
         assert!(!endless.is_news(&saved(u64::MAX)));

@@ -71,7 +71,7 @@ fn systems() -> Result<SocketAddr, String> {
 async fn look_up(server: SocketAddr, name: &str) -> Result<Vec<DiscoveredServer>, String> {
     let mut targets = Vec::new();
     ask(server, name, TYPE::SRV, |data| {
-        targets.extend(Target::new(data))
+        targets.extend(Target::new(data));
     })
     .await?;
     let mut found = Vec::new();
