@@ -54,6 +54,7 @@ fuzz_target!(|input: Input<'_>| {
             issued: NOW,
             ip,
             id: rng.array(),
+            path: None,
         };
         KEY.seal_address(&content, &mut rng, &mut token);
     }
