@@ -94,6 +94,10 @@ mod tests {
         capacity.on_ack(Some(&sample(rate, app_limited)), capacity.round_end, next);
     }
 
+    fn rounds(capacity: &mut Capacity, count: u32, rate: u64, app_limited: bool) {
+        (0..count).for_each(|_| round(capacity, rate, app_limited));
+    }
+
     fn bytes(capacity: Capacity) -> Option<u64> {
         capacity
             .to_save(&rtt(100), 1_200)
@@ -123,12 +127,8 @@ mod tests {
     #[test]
     fn slower_path_is_known_after_two_cycles() {
         let mut capacity = Capacity::default();
-        for _ in 0..8 {
-            round(&mut capacity, 8_000_000, false);
-        }
-        for _ in 0..7 {
-            round(&mut capacity, 1_000_000, false);
-        }
+        rounds(&mut capacity, 8, 8_000_000, false);
+        rounds(&mut capacity, 7, 1_000_000, false);
         assert_eq!(bytes(capacity), Some(800_000));
         round(&mut capacity, 1_000_000, false);
         assert_eq!(bytes(capacity), Some(100_000));
@@ -137,12 +137,8 @@ mod tests {
     #[test]
     fn application_limited_samples_raise_the_capacity_but_do_not_lower_it() {
         let mut capacity = Capacity::default();
-        for _ in 0..8 {
-            round(&mut capacity, 2_000_000, false);
-        }
-        for _ in 0..40 {
-            round(&mut capacity, 1_000, true);
-        }
+        rounds(&mut capacity, 8, 2_000_000, false);
+        rounds(&mut capacity, 40, 1_000, true);
         assert_eq!(bytes(capacity), Some(200_000));
         round(&mut capacity, 3_000_000, true);
         assert_eq!(bytes(capacity), Some(300_000));

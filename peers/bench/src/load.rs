@@ -24,14 +24,11 @@ pub(crate) enum Load {
     Requests,
     /// HTTP/3 requests in a closed loop: 1 KiB down
     RequestsHttp3,
-    /// Raw requests one after the other, beside a raw download without end on their connection
+    /// Raw requests one after the other, beside a raw download without end on the same connection
+    /// and on another one
     BesideBulk,
-    /// The same with the download on another connection
-    BesideOtherBulk,
-    /// HTTP/3 requests beside an HTTP/3 download on their connection
+    /// The same over HTTP/3
     BesideBulkHttp3,
-    /// The same with the download on another connection
-    BesideOtherBulkHttp3,
     /// Full handshakes, one after the other
     Handshakes,
     /// Full handshakes, 64 at once
@@ -54,19 +51,38 @@ pub(crate) struct Spread {
     pub(crate) connections: u64,
 }
 
+/// The connection of a download beside the requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Place {
+    Same,
+    Other,
+}
+
 /// What is measured: a load, and how its requests are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Case {
     pub(crate) load: Load,
-    /// `None` for loads without requests.
+    /// `None` for loads without a closed loop of requests.
     pub(crate) spread: Option<Spread>,
+    /// `None` for loads without a download beside them.
+    pub(crate) bulk: Option<Place>,
 }
 
 impl Case {
     /// Returns the cases of a load.
     pub(crate) fn of(load: Load, in_flight: &[u64], connections: &[u64]) -> Vec<Self> {
+        let plain = Self {
+            load,
+            spread: None,
+            bulk: None,
+        };
+        if load.is_beside_bulk() {
+            let places = [Place::Same, Place::Other].map(Some);
+            return places.map(|bulk| Self { bulk, ..plain }).to_vec();
+        }
         if !load.is_requests() {
-            return vec![Self { load, spread: None }];
+            return vec![plain];
         }
         let mut cases = Vec::new();
         for &connections in connections {
@@ -75,7 +91,7 @@ impl Case {
                     in_flight,
                     connections,
                 });
-                cases.push(Self { load, spread });
+                cases.push(Self { spread, ..plain });
             }
         }
         cases
@@ -85,6 +101,7 @@ impl Case {
     pub(crate) fn name(self) -> String {
         let name = self.load.name();
         match self.spread {
+            None if self.bulk == Some(Place::Other) => format!("{name}, other"),
             None => name.to_owned(),
             Some(Spread {
                 in_flight,
@@ -119,15 +136,13 @@ pub(crate) struct Sample {
 
 impl Load {
     /// All loads, in the order of the table.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Bulk,
         Self::BulkHttp3,
         Self::Requests,
         Self::RequestsHttp3,
         Self::BesideBulk,
-        Self::BesideOtherBulk,
         Self::BesideBulkHttp3,
-        Self::BesideOtherBulkHttp3,
         Self::Handshakes,
         Self::Handshakes64,
         Self::Idle,
@@ -141,9 +156,7 @@ impl Load {
             Self::Requests => "raw requests",
             Self::RequestsHttp3 => "HTTP/3 requests",
             Self::BesideBulk => "p99 beside bulk",
-            Self::BesideOtherBulk => "p99 beside other bulk",
             Self::BesideBulkHttp3 => "p99 beside bulk, HTTP/3",
-            Self::BesideOtherBulkHttp3 => "p99 beside other, HTTP/3",
             Self::Handshakes => "handshakes, 1",
             Self::Handshakes64 => "handshakes, 64",
             Self::Idle => "idle memory",
@@ -155,10 +168,7 @@ impl Load {
         match self {
             Self::Bulk | Self::BulkHttp3 => "Gbit/s",
             Self::Requests | Self::RequestsHttp3 | Self::Handshakes | Self::Handshakes64 => "1/s",
-            Self::BesideBulk
-            | Self::BesideOtherBulk
-            | Self::BesideBulkHttp3
-            | Self::BesideOtherBulkHttp3 => "µs",
+            Self::BesideBulk | Self::BesideBulkHttp3 => "µs",
             Self::Idle => "KiB",
         }
     }
@@ -166,12 +176,7 @@ impl Load {
     /// The unit of processor time.
     pub(crate) fn cpu_unit(self) -> &'static str {
         match self {
-            Self::Bulk
-            | Self::BulkHttp3
-            | Self::BesideBulk
-            | Self::BesideOtherBulk
-            | Self::BesideBulkHttp3
-            | Self::BesideOtherBulkHttp3 => "s/GB",
+            Self::Bulk | Self::BulkHttp3 | Self::BesideBulk | Self::BesideBulkHttp3 => "s/GB",
             Self::Requests | Self::RequestsHttp3 => "µs each",
             Self::Handshakes | Self::Handshakes64 => "ms each",
             Self::Idle => "",
@@ -184,13 +189,7 @@ impl Load {
     }
 
     fn is_beside_bulk(self) -> bool {
-        matches!(
-            self,
-            Self::BesideBulk
-                | Self::BesideOtherBulk
-                | Self::BesideBulkHttp3
-                | Self::BesideOtherBulkHttp3
-        )
+        matches!(self, Self::BesideBulk | Self::BesideBulkHttp3)
     }
 
     fn is_requests(self) -> bool {
@@ -200,10 +199,7 @@ impl Load {
     fn is_http3(self) -> bool {
         matches!(
             self,
-            Self::BulkHttp3
-                | Self::RequestsHttp3
-                | Self::BesideBulkHttp3
-                | Self::BesideOtherBulkHttp3
+            Self::BulkHttp3 | Self::RequestsHttp3 | Self::BesideBulkHttp3
         )
     }
 
@@ -219,10 +215,8 @@ impl Load {
             Self::BulkHttp3 => "",
             Self::Requests => "--raw --bytes 1024 --post 56",
             Self::RequestsHttp3 => "--bytes 1024",
-            Self::BesideBulk => "--raw --bytes 1024 --beside-bulk same",
-            Self::BesideOtherBulk => "--raw --bytes 1024 --beside-bulk other",
-            Self::BesideBulkHttp3 => "--bytes 1024 --beside-bulk same",
-            Self::BesideOtherBulkHttp3 => "--bytes 1024 --beside-bulk other",
+            Self::BesideBulk => "--raw --bytes 1024",
+            Self::BesideBulkHttp3 => "--bytes 1024",
             Self::Handshakes => "--raw --handshakes",
             Self::Handshakes64 => "--raw --handshakes --parallel 64",
             Self::Idle => "--raw",
@@ -235,9 +229,7 @@ impl Load {
             | Self::Requests
             | Self::RequestsHttp3
             | Self::BesideBulk
-            | Self::BesideOtherBulk
             | Self::BesideBulkHttp3
-            | Self::BesideOtherBulkHttp3
             | Self::Handshakes
             | Self::Handshakes64 => ["--seconds".to_owned(), size.seconds.to_string()],
         });
@@ -249,6 +241,11 @@ impl Case {
     /// The client's options.
     fn options(self, size: &Size) -> Vec<String> {
         let mut options = self.load.options(size);
+        let place = self.bulk.map(|place| match place {
+            Place::Same => "same",
+            Place::Other => "other",
+        });
+        options.extend(place.map(|place| format!("--beside-bulk={place}")));
         if let Some(spread) = self.spread {
             options.extend(["--parallel".to_owned(), spread.in_flight.to_string()]);
             if spread.connections > 1 {
@@ -324,11 +321,7 @@ impl Load {
             Self::Bulk | Self::BulkHttp3 => (number("bytes")?, 8e-9, 1e9),
             Self::Requests | Self::RequestsHttp3 => (number("requests")?, 1.0, 1e6),
             Self::Handshakes | Self::Handshakes64 => (number("handshakes")?, 1.0, 1e3),
-            Self::BesideBulk
-            | Self::BesideOtherBulk
-            | Self::BesideBulkHttp3
-            | Self::BesideOtherBulkHttp3
-            | Self::Idle => (0.0, 0.0, 0.0),
+            Self::BesideBulk | Self::BesideBulkHttp3 | Self::Idle => (0.0, 0.0, 0.0),
         };
         ensure!(
             done > 0.0 && seconds > 0.0,

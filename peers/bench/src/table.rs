@@ -218,6 +218,7 @@ mod tests {
         let case = Case {
             load: Load::Bulk,
             spread: None,
+            bulk: None,
         };
         let mut ours = Row::new(case, "clearway");
         ours.samples = vec![sample(20.0), sample(10.0), sample(15.0)];

@@ -13,7 +13,9 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use clearway::{ClientConfig, ClientSessions, Connection, Endpoint, ServerId, ServerName, http as http3};
+use clearway::{
+    ClientConfig, ClientSessions, Connection, Endpoint, ServerId, ServerName, http as http3,
+};
 use clearway_quic::crypto::{Algorithms, ClientCrypto, Roots};
 use contract::{
     Ask, Session, Stack, Start, Unsupported,

@@ -2,15 +2,17 @@
 
 use super::*;
 
+/// Returns what an oracle asks of a controller in a network, if it asks for anything.
+fn limit_of(controller: &str, oracle: Oracle, genome: &Genome) -> Option<f64> {
+    let demands = Envelopes::default().of(controller).unwrap().demands(genome);
+    let found = demands.iter().find(|it| it.oracle == oracle);
+    found.map(|it| it.limit)
+}
+
 /// Cases that the search found although no sender could do better.
 #[test]
 fn demands_leave_out_what_the_network_forbids() {
-    let envelopes = Envelopes::default();
-    let limit = |oracle: Oracle, genome: &Genome| {
-        let demands = envelopes.of("bbr").unwrap().demands(genome);
-        let found = demands.iter().find(|it| it.oracle == oracle);
-        found.map(|it| it.limit)
-    };
+    let limit = |oracle, genome: &Genome| limit_of("bbr", oracle, genome);
     let plain = Genome {
         seconds: 60,
         ..Genome::default()
@@ -97,7 +99,6 @@ fn demands_leave_out_what_the_network_forbids() {
 /// has to fit into the queue.
 #[test]
 fn demands_leave_out_what_slots_longer_than_the_path_forbid() {
-    let envelopes = Envelopes::default();
     let limit = |controller: &str, queue, ack_slots| {
         let genome = Genome {
             rtt: 2_000,
@@ -106,9 +107,7 @@ fn demands_leave_out_what_slots_longer_than_the_path_forbid() {
             ack_slots,
             ..Genome::default()
         };
-        let demands = envelopes.of(controller).unwrap().demands(&genome);
-        let found = demands.iter().find(|it| it.oracle == Oracle::Utilisation);
-        found.unwrap().limit
+        limit_of(controller, Oracle::Utilisation, &genome).unwrap()
     };
     let plain = limit("newreno", 10, 0);
     assert!(
@@ -131,7 +130,6 @@ fn demands_leave_out_what_slots_longer_than_the_path_forbid() {
 /// RFC 9438's curve is one of time: over seconds it passes its plateau before it hears of a loss.
 #[test]
 fn loss_of_a_cubic_is_not_asked_where_its_plateau_is_short() {
-    let envelopes = Envelopes::default();
     let asked = |controller: &str, queue| {
         let genome = Genome {
             rate: 270,
@@ -139,8 +137,7 @@ fn loss_of_a_cubic_is_not_asked_where_its_plateau_is_short() {
             queue: QueueLimitGene::Packets(queue),
             ..Genome::default()
         };
-        let demands = envelopes.of(controller).unwrap().demands(&genome);
-        demands.iter().any(|it| it.oracle == Oracle::Loss)
+        limit_of(controller, Oracle::Loss, &genome).is_some()
     };
     assert!(asked("cubic", 25), "1.1 s, a plateau after 2.7 s");
     assert!(!asked("cubic", 45), "2 s, a plateau after 3.3 s");
@@ -149,7 +146,6 @@ fn loss_of_a_cubic_is_not_asked_where_its_plateau_is_short() {
 
 #[test]
 fn utilisation_is_not_asked_where_minimum_windows_do_not_fit() {
-    let envelopes = Envelopes::default();
     let asked = |count| {
         let genome = Genome {
             rate: 256,
@@ -162,8 +158,7 @@ fn utilisation_is_not_asked_where_minimum_windows_do_not_fit() {
             }],
             ..Genome::default()
         };
-        let demands = envelopes.of("cubic").unwrap().demands(&genome);
-        demands.iter().any(|it| it.oracle == Oracle::Utilisation)
+        limit_of("cubic", Oracle::Utilisation, &genome).is_some()
     };
     assert!(asked(10));
     assert!(!asked(24));
@@ -171,7 +166,6 @@ fn utilisation_is_not_asked_where_minimum_windows_do_not_fit() {
 
 #[test]
 fn stall_is_not_asked_where_initial_windows_do_not_fit() {
-    let envelopes = Envelopes::default();
     let asked = |count| {
         let genome = Genome {
             rtt: 2_000,
@@ -183,8 +177,7 @@ fn stall_is_not_asked_where_initial_windows_do_not_fit() {
             }],
             ..Genome::default()
         };
-        let demands = envelopes.of("cubic").unwrap().demands(&genome);
-        demands.iter().any(|it| it.oracle == Oracle::Stall)
+        limit_of("cubic", Oracle::Stall, &genome).is_some()
     };
     assert!(asked(15));
     assert!(!asked(49));

@@ -351,9 +351,12 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
         if event.persistent && event.largest_index >= self.collapsed_before {
             self.resume.abandon();
             self.collapse(event);
-        } else if !self.resume_on_congestion(event) {
-            // It has been answered.
-        } else if event.largest_index >= self.boundary {
+            return;
+        }
+        if !self.resume_on_congestion(event) {
+            return;
+        }
+        if event.largest_index >= self.boundary {
             self.reduce(event);
         } else {
             self.continue_event(event);
