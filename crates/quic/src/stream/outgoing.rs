@@ -243,6 +243,10 @@ impl Streams {
             Source::Paid => {
                 self.sending.paid.served(id, priority);
                 self.sending.spend(len);
+                let sent = span.start.saturating_add(len);
+                if priority.after(sent) != priority {
+                    self.set_priority(id, priority);
+                }
             }
         }
         Some(StreamContent::Data {

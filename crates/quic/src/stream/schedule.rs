@@ -1,5 +1,11 @@
 //! The order in which streams send: by eight urgencies, within each round-robin or in order
 //! (RFC 9218 §4, §10).
+//!
+//! RFC 9218 §10 has responses that are not incremental sent one after the other. Taken literally, a
+//! download without end keeps every later response of its connection waiting for ever, and a
+//! sequence of small responses an incremental one. So nothing at one urgency waits for ever here:
+//! a stream is alone in its turn for its first [`IN_ORDER`] bytes only, and where streams of both
+//! kinds have data, they send frames alternately.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -12,8 +18,9 @@ use crate::memory;
 pub struct Priority {
     /// 0 (first) to 7 (last); larger values count as 7.
     pub urgency: u8,
-    /// Shares bandwidth round-robin with streams of the same urgency. If false, the stream is sent
-    /// to its end, in order of ID, before those.
+    /// Shares bandwidth round-robin with streams of the same urgency. If false, the first 256 KiB
+    /// of the stream are sent before those of streams with a larger ID; they take half of the
+    /// frames while incremental streams have data, too. What is longer is incremental from there on.
     pub incremental: bool,
 }
 
@@ -28,13 +35,31 @@ impl Default for Priority {
     }
 }
 
+/// How much of a stream is sent before the streams after it have their turn, bytes. Most of what a page
+/// consists of is shorter, and is complete earlier if it is not interleaved.
+const IN_ORDER: u64 = 256 << 10;
+
+impl Priority {
+    /// Returns the priority of a stream that has sent this many bytes.
+    #[inline]
+    pub(super) fn after(self, sent: u64) -> Self {
+        Self {
+            incremental: self.incremental || sent >= IN_ORDER,
+            ..self
+        }
+    }
+}
+
 const LEVELS: usize = 8;
 
 #[derive(Debug, Default)]
 struct Level {
     in_order: BTreeSet<StreamId>,
     in_turn: BTreeSet<StreamId>,
+    /// The last of `in_turn` that has sent a frame.
     served: Option<StreamId>,
+    /// Whether the last frame was of a stream in `in_order`.
+    served_in_order: bool,
 }
 
 impl Level {
@@ -44,7 +69,9 @@ impl Level {
 
     #[inline]
     fn next(&self) -> Option<StreamId> {
-        if let Some(&id) = self.in_order.first() {
+        if let Some(&id) = self.in_order.first()
+            && (self.in_turn.is_empty() || !self.served_in_order)
+        {
             return Some(id);
         }
         let after = self.served.map_or(Bound::Unbounded, Bound::Excluded);
@@ -146,7 +173,11 @@ impl Schedule {
     /// Records that `id` has sent a frame.
     pub(super) fn served(&mut self, id: StreamId, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(LEVELS - 1);
-        self.level(urgency).served = Some(id);
+        let level = self.level(urgency);
+        level.served_in_order = !priority.incremental;
+        if priority.incremental {
+            level.served = Some(id);
+        }
     }
 }
 
@@ -182,12 +213,41 @@ mod tests {
         for id in [16, 12] {
             schedule.insert(StreamId::from_wire(id), priority(3, false));
         }
-        assert_eq!(serve(&mut schedule, priority(3, false), 2), [12, 12]);
+        schedule.served(StreamId::from_wire(4), priority(3, true));
+        assert_eq!(schedule.next().map(StreamId::as_u64), Some(12));
         schedule.insert(StreamId::from_wire(20), priority(0, false));
         assert_eq!(schedule.next().map(StreamId::as_u64), Some(20));
         schedule.remove(StreamId::from_wire(20), priority(0, false));
         schedule.remove(StreamId::from_wire(12), priority(3, false));
         assert_eq!(schedule.next().map(StreamId::as_u64), Some(16));
+    }
+
+    #[test]
+    fn streams_in_order_and_in_turn_alternate() {
+        let mut schedule = Schedule::default();
+        let [in_order, in_turn] = [false, true].map(|incremental| priority(3, incremental));
+        for id in [0, 4] {
+            schedule.insert(StreamId::from_wire(id), in_turn);
+        }
+        for id in [8, 12] {
+            schedule.insert(StreamId::from_wire(id), in_order);
+        }
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let id = schedule.next().unwrap();
+            order.push(id.as_u64());
+            let of = if id.as_u64() < 8 { in_turn } else { in_order };
+            schedule.served(id, of);
+        }
+        assert_eq!(order, [8, 0, 8, 4, 8, 0]);
+    }
+
+    #[test]
+    fn long_streams_become_incremental() {
+        let in_order = priority(2, false);
+        assert_eq!(in_order.after(IN_ORDER - 1), in_order);
+        assert_eq!(in_order.after(IN_ORDER), priority(2, true));
+        assert_eq!(priority(2, true).after(0), priority(2, true));
     }
 
     #[test]

@@ -284,6 +284,7 @@ impl Sending {
 
     /// Changes the priority of a stream.
     pub(super) fn set_priority(&mut self, id: StreamId, half: &mut SendHalf, new: Priority) {
+        let new = new.after(half.buffer.sent());
         let old = core::mem::replace(&mut half.priority, new);
         if half.schedule_state.free {
             self.free.remove(id, old);

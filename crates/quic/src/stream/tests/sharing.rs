@@ -31,7 +31,7 @@ fn priority(urgency: u8, incremental: bool) -> Priority {
 }
 
 #[test]
-fn streams_are_sent_by_urgency_then_order_then_round_robin() {
+fn streams_are_sent_by_urgency_then_in_order_and_round_robin_alternately() {
     let (mut client, mut server) = pair(Config::default());
     for (urgency, incremental) in [(3, true), (3, true), (5, false), (3, false), (0, false)] {
         let id = client.open(BIDI).unwrap();
@@ -39,9 +39,43 @@ fn streams_are_sent_by_urgency_then_order_then_round_robin() {
         client.set_priority(id, priority(urgency, incremental));
     }
     let order = data_order(&carry(&mut client, &mut server));
-    assert_eq!(order[..4], [16, 12, 0, 4], "{order:?}");
+    assert_eq!(order[..5], [16, 12, 0, 12, 4], "{order:?}");
     assert_eq!(order.last(), Some(&8));
     assert!(order.iter().filter(|&&id| id == 0).count() > 1, "{order:?}");
+}
+
+#[test]
+fn long_stream_does_not_delay_later_ones_of_its_urgency_to_its_end() {
+    let (mut client, mut server) = pair(Config {
+        stream_window: 64 << 20,
+        connection_window: 64 << 20,
+        ..Config::default()
+    });
+    let [long, short] = [4 << 20, 3_000].map(|len| {
+        let id = client.open(UNI).unwrap();
+        client.set_send_window_hint(4 << 20);
+        client.set_priority(id, priority(3, false));
+        assert_eq!(client.write(id, &vec![0; len]).unwrap(), len);
+        id
+    });
+    let packets = carry(&mut client, &mut server);
+    let first_of_short = packets
+        .iter()
+        .position(|packet| data_order(core::slice::from_ref(packet)).contains(&short.as_u64()))
+        .unwrap();
+    let before: usize = packets[..first_of_short]
+        .iter()
+        .map(|p| p.bytes.len())
+        .sum();
+    assert!((256 << 10..260 << 10).contains(&before), "{before}");
+    // Asked for once more, it has not got another turn alone.
+    client.set_priority(long, priority(3, false));
+    client.write(long, &[0; 3_000]).unwrap();
+    let urgent = client.open(UNI).unwrap();
+    client.set_priority(urgent, priority(3, false));
+    client.write(urgent, &[0; 3_000]).unwrap();
+    let order = data_order(&carry(&mut client, &mut server));
+    assert_eq!(order[0], urgent.as_u64(), "{order:?}");
 }
 
 #[test]
