@@ -13,6 +13,7 @@
 //! send_buffer       data that the transport has not accepted yet
 //! limits            what a peer may cost; memory: the size of hash tables
 //! timeouts          how long a server waits; progress: whether a peer makes any
+//! defects           connections with one defect, for tests (feature `defects`)
 //! event error       events for the application, and errors
 //! webtransport/     sessions: their capsules, streams and error codes
 //! transport         the interface to QUIC
@@ -39,6 +40,11 @@ pub mod capsule;
 mod connection;
 mod count;
 pub mod datagram;
+#[cfg(feature = "defects")]
+pub mod defects;
+#[cfg(not(feature = "defects"))]
+#[allow(unreachable_pub, reason = "public only with the feature")]
+mod defects;
 mod early_datagrams;
 pub mod error;
 mod event;

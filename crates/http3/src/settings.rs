@@ -136,6 +136,22 @@ impl Settings {
         }
     }
 
+    /// Returns whether a payload has settings that this endpoint does not know.
+    pub(crate) fn has_unknown(payload: &[u8]) -> bool {
+        let known = |id| {
+            matches!(
+                id,
+                QPACK_MAX_TABLE_CAPACITY
+                    | MAX_FIELD_SECTION_SIZE
+                    | QPACK_BLOCKED_STREAMS
+                    | ENABLE_CONNECT_PROTOCOL
+                    | H3_DATAGRAM
+            )
+        };
+        let mut r = Reader::new(payload);
+        core::iter::from_fn(|| Some((r.varint()?, r.varint()?))).any(|(id, _)| !known(id))
+    }
+
     fn set(&mut self, id: u64, value: u64) -> Result<(), ConnectionError> {
         match id {
             QPACK_MAX_TABLE_CAPACITY => self.qpack_max_table_capacity = value,

@@ -14,6 +14,7 @@
 //! connection/  one connection: receive, transmit, timers
 //! endpoint/    which connection a datagram belongs to; Retry, Version Negotiation,
 //!              stateless reset, limits
+//! defects/     connections with one defect, for tests (feature `defects`)
 //! event        events for traces, metrics and tests
 //! testing      the parts of a connection, for tests and fuzzers (feature `testing`)
 //! ```
@@ -42,6 +43,11 @@ pub mod connection;
 mod count;
 pub mod crypto;
 pub mod datagram;
+#[cfg(feature = "defects")]
+pub mod defects;
+#[cfg(not(feature = "defects"))]
+#[allow(unreachable_pub, reason = "public only with the feature")]
+mod defects;
 pub mod endpoint;
 pub mod error;
 pub mod event;

@@ -100,6 +100,9 @@ impl Connection {
         stream: StreamId,
         error: StreamError,
     ) {
+        let Err(error) = self.config.forgive(error) else {
+            return;
+        };
         self.counters.malformed.count_one();
         self.abandon(quic, stream, error.code);
         self.charge();

@@ -6,6 +6,7 @@ use clearway_quic::stream::{Directionality, StreamId};
 use super::Connection;
 use super::peer_streams::closed_critical_stream;
 use crate::count::Count;
+use crate::defects::Quirk;
 use crate::error::{Code, ConnectionError};
 use crate::event::Event;
 use crate::frame::{FrameHeader, FrameKind, decode_single_varint};
@@ -30,9 +31,13 @@ impl Connection {
             let item = reader.next(|max| quic.read_chunk(id, max));
             self.counters.skipped.count(reader.take_skipped());
             match item {
-                Ok(FrameItem::Header(header)) => self.on_control_header(header)?,
+                Ok(FrameItem::Header(header)) => {
+                    let checked = self.on_control_header(header);
+                    checked.or_else(|error| self.config.forgive(error))?;
+                }
                 Ok(FrameItem::Payload(kind, payload)) => {
-                    self.on_control_frame(quic, kind, &payload)?;
+                    let handled = self.on_control_frame(quic, kind, &payload);
+                    handled.or_else(|error| self.config.forgive(error))?;
                 }
                 // No payload on this stream is read in pieces.
                 Ok(FrameItem::Content) | Err(FrameReadError::Blocked) => return Ok(()),
@@ -72,7 +77,10 @@ impl Connection {
             {
                 (limits.max_priority_update, Code::EXCESSIVE_LOAD)
             }
-            FrameKind::Unknown(_) => return self.count_useless(),
+            FrameKind::Unknown(_) => {
+                self.config.refuse_if(Quirk::RefusesUnknownFrames)?;
+                return self.count_useless();
+            }
             FrameKind::Data
             | FrameKind::Headers
             | FrameKind::Settings
@@ -134,6 +142,8 @@ impl Connection {
         payload: &[u8],
     ) -> Result<(), ConnectionError> {
         let settings = Settings::decode(payload)?;
+        let unknown = || Settings::has_unknown(payload);
+        (self.config).refuse_when(Quirk::RefusesUnknownSettings, unknown)?;
         if let Some(remembered) = &self.config.remembered_settings
             && self.role == Role::Client
             && quic.zero_rtt_accepted() == Some(true)

@@ -6,6 +6,7 @@ use clearway_quic::{Instant, Role};
 
 use super::{Connection, ConnectionState, CriticalStream};
 use crate::count::Count;
+use crate::defects::Quirk;
 use crate::error::{Code, ConnectionError, ReceiveError};
 use crate::event::Event;
 use crate::frame::{FrameHeader, FrameKind, put_varint};
@@ -132,6 +133,9 @@ impl Connection {
 
     /// Fails the connection; the next flush closes it.
     pub(super) fn fail(&mut self, error: ConnectionError) {
+        let Err(error) = self.config.forgive(error) else {
+            return;
+        };
         if self.is_open() {
             self.events.push_back(Event::Closed(error.clone()));
             self.state = ConnectionState::Failed(Box::new(error));
@@ -176,6 +180,7 @@ impl Connection {
     /// Counts stream cancellations, which cost little to send and mostly have no effect.
     pub(super) fn count_cancellations(&mut self) -> Result<(), ConnectionError> {
         let cancelled = self.encoder.take_cancellations();
+        (self.config).refuse_when(Quirk::RefusesCancellations, || cancelled > 0)?;
         self.counters.useless_frames.count(cancelled);
         if self.rate_limits.useless_frames.take_many(cancelled) {
             return Ok(());

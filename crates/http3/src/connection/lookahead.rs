@@ -3,11 +3,11 @@
 use clearway_quic::stream::{ReadError, StreamId};
 
 use super::Connection;
-use super::receive::{StreamItem, truncated};
+use super::receive::{StreamItem, receiving_of, truncated};
 use super::section::too_large;
 use crate::count::Count;
 use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
-use crate::message_state::MessageState;
+use crate::message_state::{MessageEvent, MessageState};
 use crate::receive_half::Ending;
 use crate::transport::Transport;
 
@@ -42,7 +42,10 @@ impl Connection {
                     Err(ReadError::Reset(code)) => Ok(StreamItem::Reset(Code(code))),
                     Ok(true) => return Ok(true),
                     Err(ReadError::Blocked | ReadError::Unknown) if has => return Ok(true),
-                    Ok(false) => Err(truncated().into()),
+                    Ok(false) => {
+                        self.config.forgive(truncated())?;
+                        Ok(StreamItem::End)
+                    }
                     Err(ReadError::Blocked) => Ok(StreamItem::Blocked),
                     Err(ReadError::Unknown) => Ok(StreamItem::UnknownStream),
                 }
@@ -56,10 +59,13 @@ impl Connection {
             };
             match found {
                 StreamItem::Section(fields) => {
-                    if let Some(receiving) = self.receiving(id) {
-                        match receiving.on_trailers(&fields) {
+                    let maps = (&mut self.requests, &mut self.lingering);
+                    if let Some(receiving) = receiving_of(maps.0, maps.1, id) {
+                        let checked = receiving.on_trailers(&fields);
+                        match checked.map_err(|error| self.config.forgive(error)) {
                             Ok(()) => receiving.trailers = Some(fields),
-                            Err(error) => return Ok(self.store_ending(id, Err(error))),
+                            Err(Ok(())) => receiving.step(MessageEvent::Trailers),
+                            Err(Err(error)) => return Ok(self.store_ending(id, Err(error))),
                         }
                     }
                 }
@@ -88,14 +94,16 @@ impl Connection {
 
     /// Stores how a message ended, until the application reads it.
     fn store_ending(&mut self, id: StreamId, ending: Result<Ending, StreamError>) -> bool {
-        let Some(receiving) = self.receiving(id) else {
+        let maps = (&mut self.requests, &mut self.lingering);
+        let Some(receiving) = receiving_of(maps.0, maps.1, id) else {
             return false;
         };
         let ending = ending.and_then(|ending| match ending {
             Ending::End => receiving.on_end().map(|()| ending),
             Ending::Reset(_) | Ending::Failed(_) | Ending::Gone => Ok(ending),
         });
-        let ending = ending.unwrap_or_else(Ending::Failed);
+        let end = |error| self.config.forgive(error).map(|()| Ending::End);
+        let ending = ending.or_else(end).unwrap_or_else(Ending::Failed);
         receiving.ending = Some(ending);
         match ending {
             Ending::Reset(_) => self.on_peer_reset(id),

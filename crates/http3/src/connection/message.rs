@@ -5,6 +5,7 @@ use clearway_quic::stream::StreamId;
 
 use super::Connection;
 use crate::count::Count;
+use crate::defects::{Quirk, harmless_request};
 use crate::error::{Code, ReceiveError, StreamError};
 use crate::event::Event;
 use crate::exchange::{RequestKind, has_body};
@@ -26,7 +27,15 @@ impl Connection {
         fields: Vec<Field>,
     ) -> Result<(), ReceiveError> {
         match self.role {
-            Role::Server => self.on_request(quic, id, validate::request(fields)?),
+            Role::Server => {
+                let request = validate::request(fields).or_else(|error| {
+                    self.config.forgive(error)?;
+                    Ok::<_, StreamError>(harmless_request())
+                })?;
+                let te = || find_field(&request.fields, b"te").is_some();
+                self.config.refuse_when(Quirk::RefusesTe, te)?;
+                self.on_request(quic, id, request)
+            }
             Role::Client => self.on_response(quic, id, validate::response(fields)?),
         }
     }
@@ -41,7 +50,8 @@ impl Connection {
             let reason = ":protocol without SETTINGS_ENABLE_CONNECT_PROTOCOL";
             return Err(StreamError::malformed(reason).into());
         }
-        let length = validate::content_length(&request.fields)?;
+        let unknown = |error| self.config.forgive(error).map(|()| None);
+        let length = validate::content_length(&request.fields).or_else(unknown)?;
         // Checked when the stream began, unless it might have been a session's.
         if self.goaway.rejects(self.role, stream) {
             self.reject(quic, stream);

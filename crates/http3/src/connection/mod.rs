@@ -100,6 +100,9 @@ pub struct Config {
     /// if 0-RTT is rejected, its data is sent again unchanged, and must not refer to a table that
     /// the server no longer offers (RFC 9204 §3.2.3).
     pub remembered_settings: Option<Settings>,
+    /// The defect of a server, for tests of what finds defects.
+    #[cfg(feature = "defects")]
+    pub defects: Option<crate::defects::Defects>,
 }
 
 impl Default for Config {
@@ -119,6 +122,8 @@ impl Default for Config {
             },
             grease: true,
             remembered_settings: None,
+            #[cfg(feature = "defects")]
+            defects: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use clearway_quic::Role;
 use clearway_quic::stream::{ReadError, StreamId};
 
 use super::Connection;
+use crate::defects::Quirk;
 use crate::error::{Code, ConnectionError};
 use crate::frame_reader::FrameReader;
 use crate::message_state::MessageState;
@@ -147,6 +148,7 @@ impl Connection {
                 Ok(())
             }
             StreamKind::WebTransport | StreamKind::Unknown(_) => {
+                self.config.refuse_if(Quirk::RefusesUnknownStreams)?;
                 // The stream may have ended meanwhile.
                 let _ = quic.stop(id, Code::STREAM_CREATION_ERROR.0);
                 self.count_useless()

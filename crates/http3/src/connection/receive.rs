@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Connection, Lingering};
 use crate::count::Count;
+use crate::defects::{Quirk, harmless_section};
 use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
 use crate::event::Event;
 use crate::exchange::{Exchange, RequestKind};
@@ -143,7 +144,7 @@ impl Connection {
 
     /// Returns the receiving side of a stream: of an open request, or of one that is discarded.
     pub(super) fn receiving(&mut self, id: StreamId) -> Option<&mut ReceiveHalf> {
-        receiving(&mut self.requests, &mut self.lingering, id)
+        receiving_of(&mut self.requests, &mut self.lingering, id)
     }
 
     /// Returns the next item on the stream. Unknown frames are skipped; content is not read.
@@ -153,7 +154,7 @@ impl Connection {
         id: StreamId,
     ) -> Result<StreamItem, ReceiveError> {
         loop {
-            let receiving = receiving(&mut self.requests, &mut self.lingering, id);
+            let receiving = receiving_of(&mut self.requests, &mut self.lingering, id);
             let Some(receiving) = receiving else {
                 return Ok(StreamItem::UnknownStream);
             };
@@ -179,17 +180,25 @@ impl Connection {
                     return Ok(StreamItem::SessionStream(session));
                 }
                 Ok(FrameItem::Header(header)) => {
-                    match receiving.state.check_frame(self.role, header.kind)? {
-                        FrameAction::Skip => self.count_useless()?,
+                    let checked = receiving.state.check_frame(self.role, header.kind);
+                    let skip = |error| self.config.forgive(error).map(|()| FrameAction::Skip);
+                    match checked.or_else(skip)? {
+                        FrameAction::Skip => {
+                            self.config.refuse_if(Quirk::RefusesUnknownFrames)?;
+                            self.count_useless()?;
+                        }
                         FrameAction::Body => {
-                            receiving.on_data(header.len)?;
+                            if let Err(error) = receiving.on_data(header.len) {
+                                self.config.forgive(error)?;
+                                receiving.expect(None);
+                            }
                             receiving.reader.stream_payload();
                             if header.len == 0 {
                                 self.count_useless()?;
                             }
                         }
                         FrameAction::Section => {
-                            let limit = self.config.limits.max_field_section;
+                            let limit = self.config.section_limit();
                             if !receiving.reader.buffer_payload(header.kind, limit) {
                                 return Ok(StreamItem::TooLarge);
                             }
@@ -197,7 +206,12 @@ impl Connection {
                     }
                 }
                 Ok(FrameItem::Content) => return Ok(StreamItem::Content),
-                Ok(FrameItem::Payload(_, section)) => return self.decode_section(id, section),
+                Ok(FrameItem::Payload(_, section)) => {
+                    return self.decode_section(id, section).or_else(|error| {
+                        self.config.forgive(error)?;
+                        Ok(StreamItem::Section(harmless_section()))
+                    });
+                }
                 Err(FrameReadError::Blocked) => {
                     self.count_incomplete(id)?;
                     return Ok(StreamItem::Blocked);
@@ -205,13 +219,17 @@ impl Connection {
                 Err(FrameReadError::End) => return Ok(StreamItem::End),
                 Err(FrameReadError::Reset(code)) => return Ok(StreamItem::Reset(Code(code))),
                 Err(FrameReadError::UnknownStream) => return Ok(StreamItem::UnknownStream),
-                Err(FrameReadError::Truncated) => return Err(truncated().into()),
+                Err(FrameReadError::Truncated) => {
+                    self.config.forgive(truncated())?;
+                    return Ok(StreamItem::End);
+                }
             }
         }
     }
 }
 
-fn receiving<'a>(
+/// Returns the receiving side of a stream, and borrows only the maps that it may be in.
+pub(super) fn receiving_of<'a>(
     requests: &'a mut FxHashMap<StreamId, Exchange>,
     lingering: &'a mut Option<Box<Lingering>>,
     id: StreamId,

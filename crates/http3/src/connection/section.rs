@@ -59,7 +59,7 @@ impl Connection {
             let buffered = core::mem::take(&mut receiving.incomplete_section);
             self.lingering().release_incomplete(buffered);
         }
-        let limit = self.config.limits.max_field_section;
+        let limit = self.config.section_limit();
         let decoded = self.decoder.decode(id.as_u64(), section, limit);
         let decoded = decoded.map_err(ConnectionError::from)?;
         if decoded == Decoded::Blocked {

@@ -296,12 +296,12 @@ impl Client {
         if !self.confirmed && self.raw.tls().is_complete() {
             self.confirmed = true;
             self.raw.forget_handshake();
-            // SETTINGS with a limit for field sections, and HTTP datagrams.
+            // SETTINGS with a dynamic table, a limit for field sections, and HTTP datagrams.
             let mut control = vec![0x00];
             http::put_frame(
                 &mut control,
                 http::kind::SETTINGS,
-                &[0x06, 0x60, 0x00, 0x33, 0x01],
+                &[0x01, 0x41, 0x00, 0x06, 0x60, 0x00, 0x33, 0x01],
             );
             self.write(3, &control, false);
             self.send(&[0x1e]);

@@ -4,3 +4,4 @@
 mod clearway;
 mod defective;
 mod unreachable;
+mod very_defect;

@@ -124,6 +124,9 @@ pub struct Config {
     /// A known bug to reproduce, for tests of detectors.
     #[cfg(feature = "specimens")]
     pub specimen: Option<clearway_recovery::specimens::Specimen>,
+    /// The defect of a server, for tests of what finds defects.
+    #[cfg(feature = "defects")]
+    pub defects: Option<crate::defects::Defects<crate::defects::Quirk>>,
 }
 
 /// The bounds of Careful Resume (RFC 9959).
@@ -215,6 +218,8 @@ impl Default for Config {
             key_update_after: None,
             #[cfg(feature = "specimens")]
             specimen: None,
+            #[cfg(feature = "defects")]
+            defects: None,
         }
     }
 }

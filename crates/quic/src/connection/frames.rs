@@ -12,12 +12,40 @@ use crate::Instant;
 use crate::ack::AckFrequency;
 use crate::cid::NewCid;
 use crate::count::Count;
+use crate::defects::Quirk;
 use crate::error::ConnectionError;
 use crate::error::{Code, TransportError};
 use crate::wire::Frame;
 use crate::wire::frame::Ack;
 
 impl Connection {
+    /// Handles a frame, with the defect of this connection, if it has one (feature `defects`).
+    #[inline]
+    pub(super) fn on_frame_with_defect(
+        &mut self,
+        now: Instant,
+        packet: &AuthenticatedPacket<'_>,
+        frame: &Frame<'_>,
+    ) -> Result<(), TransportError> {
+        #[cfg(feature = "defects")]
+        if self.config.defects.is_some() {
+            let largest = self
+                .frames
+                .spaces
+                .get_mut(space_of(packet.kind))
+                .received
+                .max();
+            if largest.is_some_and(|largest| packet.number > largest.saturating_add(500)) {
+                self.config.refuse_if(Quirk::RefusesSkippedNumbers)?;
+            }
+            let peer = self.tls.peer_parameters(self.role);
+            if self.config.drops_frame(frame, peer.as_ref())? {
+                return Ok(());
+            }
+        }
+        self.on_frame(now, packet, frame)
+    }
+
     /// Handles a frame. The match is exhaustive, so a new frame type does not compile until
     /// it is handled here.
     pub(super) fn on_frame(
@@ -41,6 +69,7 @@ impl Connection {
                 if self.frames.streams.on_stream(id, offset, fin, data)? {
                     return Ok(());
                 }
+                self.config.refuse_if(Quirk::RefusesRepeatedData)?;
                 self.charge(now, work::cost_of_repeat(data.len()))
             }
             Frame::ResetStream {

@@ -104,7 +104,10 @@ impl Connection {
 
     /// Applies the peer's transport parameters once TLS has them (RFC 9000 §7.4).
     fn apply_peer_parameters(&mut self, now: Instant) -> Result<(), TransportError> {
-        let Some(mut peer) = self.tls.take_peer_parameters(self.role)? else {
+        let found = self.tls.take_peer_parameters(self.role);
+        #[cfg(feature = "defects")]
+        let found = self.with_defect(found);
+        let Some(mut peer) = found? else {
             return Ok(());
         };
         self.frames.streams.set_peer_limits(limits_of(&peer));
@@ -137,6 +140,23 @@ impl Connection {
         self.network.paths.set_peer_limit(max_payload);
         self.trace_peer_parameters(now);
         Ok(())
+    }
+
+    /// Looks at the peer's transport parameters with the defect of this connection.
+    #[cfg(feature = "defects")]
+    fn with_defect(
+        &self,
+        found: Result<Option<TransportParameters>, TransportError>,
+    ) -> Result<Option<TransportParameters>, TransportError> {
+        let session = self.tls.session.as_deref();
+        let encoded = session.and_then(crate::crypto::Session::peer_transport_parameters);
+        if let Some(encoded) = encoded {
+            self.config.check_parameters(encoded)?;
+        }
+        found.or_else(|error| {
+            self.config.forgive(error)?;
+            Ok(Some(crate::defects::harmless_parameters()))
+        })
     }
 
     /// Handles the completion of the TLS handshake (RFC 9001 §4.1.1).

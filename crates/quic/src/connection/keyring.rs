@@ -201,6 +201,17 @@ impl Keyring {
         }))
     }
 
+    /// Returns whether a 1-RTT packet has another key phase than those that are sent now.
+    #[cfg(feature = "defects")]
+    pub(super) fn is_of_other_phase(&self, number_at: usize, packet: &[u8]) -> bool {
+        let mut packet = packet.to_vec();
+        let keys = self.one_rtt.as_ref();
+        let unprotected = keys.and_then(|keys| keys.unprotect_header(&mut packet, number_at));
+        let bits = packet.first().copied().unwrap_or_default();
+        let phase = bits & crate::crypto::update::KEY_PHASE != 0;
+        unprotected.is_some() && phase != self.key_phase()
+    }
+
     /// Keeps the previous 1-RTT keys for packets still in flight (RFC 9001 §6.5).
     pub(super) fn retain_previous_until(&mut self, until: Instant) {
         if let Some(keys) = &mut self.one_rtt {

@@ -9,8 +9,9 @@ use super::reports::DroppedPacket;
 use super::state::LifecycleState;
 use super::work::FrameCost;
 use crate::Instant;
-use crate::ack::ReceivedPacket;
+use crate::ack::{ReceivedEcn, ReceivedPacket};
 use crate::count::Count;
+use crate::defects::Quirk;
 use crate::error::ConnectionError;
 use crate::error::TransportError;
 use crate::event::{DropReason, TraceEvent};
@@ -45,9 +46,11 @@ impl Connection {
             LifecycleState::Draining { .. } | LifecycleState::Drained => return,
         }
         let progress = self.progress();
-        if self
-            .network
-            .is_unexpected_source(&from, self.role, self.config.allow_migration)
+        let moved = || !self.network.paths.has_remote(from.remote);
+        if self.config.shows(Quirk::DropsMovedClients, moved)
+            || self
+                .network
+                .is_unexpected_source(&from, self.role, self.config.allow_migration)
         {
             return self
                 .reports
@@ -124,8 +127,13 @@ impl Connection {
             }
             match self.receive_packet(now, arrival, datagram_len, &header, packet) {
                 Ok(()) => *authenticated = true,
-                Err(PacketError::Dropped(dropped)) => self.reports.packet_dropped(now, dropped),
-                Err(PacketError::Fatal(error)) => return Err(error),
+                Err(PacketError::Dropped(dropped)) => {
+                    if dropped.1 == DropReason::DecryptionFailed {
+                        self.config.refuse_if(Quirk::RefusesForgedPackets)?;
+                    }
+                    self.reports.packet_dropped(now, dropped);
+                }
+                Err(PacketError::Fatal(error)) => self.config.forgive(error)?,
             }
             if !self.lifecycle.is_open() {
                 break;
@@ -194,7 +202,11 @@ impl Connection {
             // RFC 9000 §17.2.2: a server's have none.
             return Err(dropped(DropReason::Malformed));
         }
-        if kind == PacketKind::Initial && !self.is_client() && datagram_len < usize::from(MIN_MTU) {
+        if kind == PacketKind::Initial
+            && !self.is_client()
+            && datagram_len < usize::from(MIN_MTU)
+            && !self.config.has(Quirk::AcceptsSmallInitials)
+        {
             // RFC 9000 §14.1, and not only for the first: each permits answers of three
             // times its size.
             return Err(dropped(DropReason::Malformed));
@@ -202,6 +214,9 @@ impl Connection {
         if !header.fixed_bit && !self.config.grease {
             // RFC 9000 §17.2: the fixed bit is set, unless this end offered RFC 9287.
             return Err(dropped(DropReason::Malformed));
+        }
+        if !header.fixed_bit {
+            self.config.refuse_if(Quirk::RefusesUnsetFixedBit)?;
         }
         if kind != PacketKind::OneRtt
             && !(self.tls.is_from_peer(header.scid.cid(packet))
@@ -267,6 +282,13 @@ impl Connection {
             self.expect_version(header.version);
         }
         let number_at = header.number_at;
+        #[cfg(feature = "defects")]
+        if kind == PacketKind::OneRtt {
+            let updated = || self.keys.is_of_other_phase(number_at, packet);
+            if self.config.shows(Quirk::IgnoresKeyUpdates, updated) {
+                return Ok(None);
+            }
+        }
         let space = self.frames.spaces.get_mut(space_of(kind));
         let largest = space.received.max();
         let opened = self
@@ -281,7 +303,10 @@ impl Connection {
             let late = self.network.pto().saturating_mul(3);
             self.keys.retain_previous_until(now + late);
             match update {
-                KeyUpdate::Initiated => self.reports.key_updated(now, true),
+                KeyUpdate::Initiated => {
+                    self.config.refuse_if(Quirk::RefusesKeyUpdates)?;
+                    self.reports.key_updated(now, true);
+                }
                 KeyUpdate::Answered => {}
             }
         }
@@ -327,21 +352,32 @@ impl Connection {
         packet: &AuthenticatedPacket<'_>,
     ) -> Result<(), TransportError> {
         let space = space_of(packet.kind);
-        frame::check_not_empty(packet.payload)?;
+        frame::check_not_empty(packet.payload).or_else(|error| self.config.forgive(error))?;
         let mut ack_eliciting = false;
         let mut probing_only = true;
         let mut acks: u32 = 0;
         for frame in Frames::new(packet.payload) {
-            let frame = frame?;
-            frame.check_allowed(packet.kind, self.role.peer())?;
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    self.config.forgive(error)?;
+                    ack_eliciting = true;
+                    break;
+                }
+            };
+            if let Err(error) = frame.check_allowed(packet.kind, self.role.peer()) {
+                self.config.forgive(error)?;
+                ack_eliciting = true;
+                continue;
+            }
             ack_eliciting |= frame.is_ack_eliciting();
             probing_only &= frame.is_probing();
             let kind = frame.frame_type();
             acks = acks.saturating_add(u32::from(matches!(frame, Frame::Ack(_))));
             let units = FrameCost::of(&frame).upfront(acks <= 1);
             self.charge(now, units)
-                .and_then(|()| self.on_frame(now, packet, &frame))
-                .map_err(|error| error.in_frame(kind))?;
+                .and_then(|()| self.on_frame_with_defect(now, packet, &frame))
+                .or_else(|error| self.config.forgive(error.in_frame(kind)))?;
             if !self.lifecycle.is_open() {
                 return Ok(());
             }
@@ -353,12 +389,20 @@ impl Connection {
             ReceivedPacket {
                 number: packet.number,
                 ack_eliciting,
-                ecn: packet.from.ecn,
+                ecn: match self.config.has(Quirk::IgnoresEcnMarks) {
+                    true => ReceivedEcn::NotEct,
+                    false => packet.from.ecn,
+                },
                 at: packet.arrived,
             },
             |from| received.first_unseen(from),
         );
-        if packet.kind == PacketKind::OneRtt && !probing_only && !self.is_client() {
+        let moved = || self.network.paths.active().remote != packet.from.remote;
+        if packet.kind == PacketKind::OneRtt
+            && !probing_only
+            && !self.is_client()
+            && !self.config.shows(Quirk::IgnoresMoves, moved)
+        {
             let (network, mut cx, outcome) = self.network_parts(now);
             network.on_non_probing(&mut cx, outcome, packet);
         }

@@ -17,6 +17,7 @@ use crate::count::Count;
 use crate::crypto::{
     AddressToken, ReplayFilter, RetryToken, ServerCryptoByVersion, Token, TokenIssuer,
 };
+use crate::defects::Quirk;
 use crate::error::{Code, TransportError};
 use crate::event::DropReason;
 use crate::wire::Version;
@@ -249,7 +250,10 @@ impl Endpoint {
             Err(error) if error.is_invalid_retry() => {
                 return Err(TransportError::new(Code::INVALID_TOKEN, error.to_string()));
             }
-            Err(_) => {}
+            Err(_) => self
+                .config
+                .transport
+                .refuse_if(Quirk::RefusesUnknownTokens)?,
         }
         Ok(())
     }
@@ -335,7 +339,7 @@ impl Endpoint {
             initial_keys: initial.keys,
             retry_scid: initial.retry_scid,
             scid: initial.scid,
-            validated: initial.validated,
+            validated: initial.validated || transport.has(Quirk::Amplifies),
             saved: initial.saved,
             trusted: self.admission.source_of(ip).is_none(),
             tokens,

@@ -42,6 +42,7 @@ use crate::cid::{ConnectionId, ResetToken};
 use crate::connection::{Config, ConnectOptions, Connection, EndpointEvent, RecvMeta};
 use crate::count::Count;
 use crate::crypto::{ServerCryptoByVersion, TokenIssuer};
+use crate::defects::Quirk;
 use crate::error::TransportError;
 use crate::event::DropReason;
 use crate::memory;
@@ -271,6 +272,9 @@ impl Endpoint {
         response: &mut Vec<u8>,
     ) -> DatagramEvent {
         response.clear();
+        if self.config.transport.has_succumbed() {
+            return DatagramEvent::Dropped(DropReason::Overload);
+        }
         let route = wire::header::route(datagram, self.generator.cid_lengths());
         let known = route
             .and_then(|route| ConnectionId::new(route.dcid))
@@ -329,6 +333,16 @@ impl Endpoint {
         datagram: &[u8],
         response: &mut Vec<u8>,
     ) -> Result<DatagramEvent, DropReason> {
+        #[cfg(feature = "defects")]
+        if version == Version::NEGOTIATION
+            && self.config.transport.has(Quirk::AnswersVersionNegotiation)
+        {
+            // To this server it is a version like any other.
+            let version = Version::reserved(0);
+            let renamed = crate::defects::with_version(datagram, version);
+            return self.receive_long(now, version, unix_now, from, &renamed, response);
+        }
+        let defective = &self.config.transport;
         if self.config.server.is_none() || version == Version::NEGOTIATION {
             return Err(DropReason::Unexpected);
         }
@@ -339,15 +353,18 @@ impl Endpoint {
         let full = datagram.len() >= usize::from(MIN_MTU);
         let versions = self.config.transport.versions;
         if !versions.contains(version) {
-            if !full {
+            if !full && !defective.has(Quirk::NegotiatesSmallDatagrams) {
                 return Err(DropReason::Malformed);
+            }
+            if defective.ignores_version(header.dcid.of(datagram)) {
+                return Err(DropReason::Unexpected);
             }
             self.counters.negotiations.count_one();
             reply::negotiation(&mut self.rng, versions, &header, datagram, response);
             return Ok(DatagramEvent::Response);
         }
         match header.kind {
-            HeaderKind::Initial { token } if full => {
+            HeaderKind::Initial { token } if full || defective.has(Quirk::AcceptsSmallInitials) => {
                 let first = FirstDatagram {
                     now,
                     unix_now,
@@ -509,6 +526,10 @@ impl Endpoint {
             return Err(DropReason::Unexpected);
         }
         self.counters.resets.count_one();
+        let size = match self.config.transport.has(Quirk::SendsLargeResets) {
+            true => datagram.len().saturating_add(1),
+            false => size,
+        };
         let token = self.config.reset_key.token(dcid);
         reply::reset(&mut self.rng, size, token, response);
         Ok(DatagramEvent::Response)
