@@ -58,8 +58,6 @@ struct Level {
     in_turn: BTreeSet<StreamId>,
     /// The last of `in_turn` that has sent a frame.
     served: Option<StreamId>,
-    /// Whether the last frame was of a stream in `in_order`.
-    served_in_order: bool,
 }
 
 impl Level {
@@ -67,10 +65,11 @@ impl Level {
         self.in_order.is_empty() && self.in_turn.is_empty()
     }
 
+    /// Returns the next stream, given whether the last frame was of one in `in_order`.
     #[inline]
-    fn next(&self) -> Option<StreamId> {
+    fn next(&self, after_in_order: bool) -> Option<StreamId> {
         if let Some(&id) = self.in_order.first()
-            && (self.in_turn.is_empty() || !self.served_in_order)
+            && (self.in_turn.is_empty() || !after_in_order)
         {
             return Some(id);
         }
@@ -93,6 +92,8 @@ pub(super) struct Schedule {
     others: Option<Box<[Level; LEVELS]>>,
     /// Bit `u` is set while level `u` holds a stream.
     occupied: u8,
+    /// Bit `u` is set if the last frame at level `u` was of a stream that is sent in order.
+    after_in_order: u8,
 }
 
 impl Schedule {
@@ -164,19 +165,22 @@ impl Schedule {
     #[inline]
     pub(super) fn next(&self) -> Option<StreamId> {
         let urgency = self.occupied.trailing_zeros() as usize;
-        if urgency == USUAL {
-            return self.usual.next();
-        }
-        self.others.as_ref()?.get(urgency)?.next()
+        let level = if urgency == USUAL {
+            &self.usual
+        } else {
+            self.others.as_ref()?.get(urgency)?
+        };
+        level.next(self.after_in_order & (1 << urgency) != 0)
     }
 
     /// Records that `id` has sent a frame.
     pub(super) fn served(&mut self, id: StreamId, priority: Priority) {
         let urgency = usize::from(priority.urgency).min(LEVELS - 1);
-        let level = self.level(urgency);
-        level.served_in_order = !priority.incremental;
         if priority.incremental {
-            level.served = Some(id);
+            self.after_in_order &= !(1 << urgency);
+            self.level(urgency).served = Some(id);
+        } else {
+            self.after_in_order |= 1 << urgency;
         }
     }
 }
@@ -260,7 +264,7 @@ mod tests {
         schedule.insert(id, priority(4, true));
         assert_eq!(schedule.next(), Some(id));
         assert!(schedule.memory() > size_of::<[Level; LEVELS]>());
-        assert!(size_of::<Schedule>() <= 96);
+        assert!(size_of::<Schedule>() <= 80);
     }
 
     #[test]
