@@ -26,7 +26,7 @@ IDLE = 120.0
 # Packets of a key phase in `keyupdate`.
 KEY_PHASE = 100
 # More than the largest file.
-BUFFER = 1 << 24
+BUFFER = 32 << 20
 
 CASES = {
     "handshake",
