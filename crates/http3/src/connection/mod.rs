@@ -24,6 +24,8 @@ mod close;
 mod control;
 mod datagrams;
 mod deadlines;
+#[cfg(feature = "defects")]
+mod defective;
 mod discard;
 mod drive;
 mod instructions;
@@ -36,6 +38,8 @@ mod send;
 mod session_flow;
 mod session_streams;
 mod sessions;
+#[cfg(not(feature = "defects"))]
+mod sound;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

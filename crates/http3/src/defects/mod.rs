@@ -2,14 +2,14 @@
 //! `clearway_quic::defects`. Without the feature nothing is left of them.
 
 #[cfg(feature = "defects")]
-mod quirky;
+mod reported;
 #[cfg(not(feature = "defects"))]
 mod sound;
 
 #[cfg(feature = "defects")]
-pub use self::quirky::Defects;
+pub use self::reported::Defects;
 #[cfg(feature = "defects")]
-pub(crate) use self::quirky::{harmless_request, harmless_section};
+pub(crate) use self::reported::{WRONG, harmless_request, harmless_section};
 #[cfg(not(feature = "defects"))]
 pub(crate) use self::sound::{harmless_request, harmless_section};
 

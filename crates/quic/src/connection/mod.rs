@@ -48,6 +48,8 @@ mod config;
 mod control;
 mod counters;
 mod crypto_stream;
+#[cfg(feature = "defects")]
+mod defective;
 mod delivery;
 mod events;
 mod fill;
@@ -75,6 +77,8 @@ mod server_start;
 mod setup;
 mod silence_timer;
 mod skipped_numbers;
+#[cfg(not(feature = "defects"))]
+mod sound;
 mod space;
 mod state;
 mod stats;

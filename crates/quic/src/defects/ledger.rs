@@ -47,18 +47,18 @@ struct Shared<Q> {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Account {
+pub(crate) struct Account {
     checks: Vec<Check>,
     uses: usize,
     /// What [`Quirk`](super::Quirk)s have to remember.
-    pub(super) sequences: BTreeSet<u64>,
-    pub(super) ect0: u64,
-    pub(super) frames: usize,
+    pub(crate) sequences: BTreeSet<u64>,
+    pub(crate) ect0: u64,
+    pub(crate) frames: usize,
 }
 
 impl Account {
     /// Counts a frame of those that a server succumbs to.
-    pub(super) fn count_frame(&mut self, counts: bool) {
+    pub(crate) fn count_frame(&mut self, counts: bool) {
         self.frames = self.frames.saturating_add(usize::from(counts));
     }
 }
@@ -127,7 +127,7 @@ impl<Q: Copy + PartialEq> Defects<Q> {
         has
     }
 
-    pub(super) fn account(&self) -> MutexGuard<'_, Account> {
+    pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
         let account = self.0.account.lock();
         account.unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,16 +6,16 @@
 //! Without the feature nothing is left of either.
 
 #[cfg(feature = "defects")]
-mod ledger;
+mod harmless;
 #[cfg(feature = "defects")]
-mod quirky;
-#[cfg(not(feature = "defects"))]
-mod sound;
+mod ledger;
 
 #[cfg(feature = "defects")]
-pub use self::ledger::{Check, Defect, Defects, Reported};
+pub(crate) use self::harmless::{harmless_parameters, with_version};
 #[cfg(feature = "defects")]
-pub(crate) use self::quirky::{harmless_parameters, with_version};
+pub(crate) use self::ledger::Account;
+#[cfg(feature = "defects")]
+pub use self::ledger::{Check, Defect, Defects, Reported};
 
 /// Something that a correct connection or endpoint does, and one with this defect does not.
 #[cfg_attr(

@@ -1,9 +1,8 @@
-//! The defect of a connection.
+//! The errors that a defect can ignore, and what stands for them.
 
 use clearway_quic::defects::{Check, Reported};
 
 use super::Quirk;
-use crate::connection::Config;
 use crate::error::{Code, ConnectionError, ReceiveError, StreamError};
 use crate::head::Request;
 use crate::qpack::Field;
@@ -12,7 +11,7 @@ use crate::qpack::Field;
 pub type Defects = clearway_quic::defects::Defects<Quirk>;
 
 /// No peer expects it.
-const WRONG: Code = Code::VERSION_FALLBACK;
+pub(crate) const WRONG: Code = Code::VERSION_FALLBACK;
 
 impl Reported for ConnectionError {
     fn check(&self) -> Check {
@@ -60,44 +59,6 @@ impl Reported for ReceiveError {
         match self {
             Self::Stream(error) => Self::Stream(error.miscoded()),
             Self::Connection(error) => Self::Connection(error.miscoded()),
-        }
-    }
-}
-
-impl Config {
-    /// Forgives an error that the defect ignores; any other comes back.
-    pub(crate) fn forgive<E: Reported>(&self, error: E) -> Result<(), E> {
-        match &self.defects {
-            Some(defects) => defects.forgive(error),
-            None => Err(error),
-        }
-    }
-
-    /// Fails if this connection has a defect.
-    pub(crate) fn refuse_if(&self, quirk: Quirk) -> Result<(), ConnectionError> {
-        self.refuse_when(quirk, || true)
-    }
-
-    /// Fails if this connection has a defect, and it makes a difference now.
-    pub(crate) fn refuse_when(
-        &self,
-        quirk: Quirk,
-        when: impl FnOnce() -> bool,
-    ) -> Result<(), ConnectionError> {
-        let defects = self.defects.as_ref();
-        if defects.is_some_and(|it| it.is(quirk) && when() && it.has(quirk)) {
-            let reason = "a defect refuses what is legal";
-            return Err(ConnectionError::new(WRONG, reason));
-        }
-        Ok(())
-    }
-
-    /// Returns the largest field section that is accepted.
-    pub(crate) fn section_limit(&self) -> u64 {
-        let defects = self.defects.as_ref();
-        match defects.is_some_and(|it| it.has(Quirk::IgnoresSectionLimit)) {
-            true => u64::MAX,
-            false => self.limits.max_field_section,
         }
     }
 }

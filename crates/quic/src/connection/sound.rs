@@ -1,7 +1,7 @@
 //! Settings without the feature: no defects, and nothing to pay for them.
 
-use super::Quirk;
-use crate::connection::Config;
+use super::config::Config;
+use crate::defects::Quirk;
 use crate::error::TransportError;
 
 #[expect(
