@@ -279,8 +279,12 @@ async fn show(case: &Case) -> Result<VeryDefect, String> {
             return Err(format!("{name}: no defect is known: {}", result.came));
         }
     };
-    let defective = Subject::start(name, &defect);
-    let (result, uses, _) = defective.probe(case, SHORT).await;
+    let defective = || Subject::start(name, &defect);
+    let (mut result, mut uses, _) = defective().probe(case, SHORT).await;
+    if uses == 0 {
+        // A busy machine: nothing has arrived yet.
+        (result, uses, _) = defective().probe(case, LONG).await;
+    }
     let deviates = matches!(result.verdict, Verdict::Deviation | Verdict::Unadvised);
     match deviates && uses > 0 {
         true => Ok(defect),
