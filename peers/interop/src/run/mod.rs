@@ -68,7 +68,7 @@ pub(crate) struct Run {
     /// Replace the summary of that table between the markers of this Markdown file
     #[arg(long, value_name = "FILE", requires = "markdown")]
     summary: Option<PathBuf>,
-    /// Keep the directories of failed runs below this one
+    /// Keep the directories of runs that failed, or measured what is not enough, below this one
     #[arg(long)]
     keep: Option<PathBuf>,
 }

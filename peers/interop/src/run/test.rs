@@ -130,7 +130,14 @@ impl Test {
             Ended::Badly(why) => Outcome::Failed(why),
             Ended::Well => self.judge(&mounts, &files, capture),
         };
-        if let (Outcome::Failed(_), Some(folder)) = (&outcome, &options.keep) {
+        let is_worth_reading = match outcome {
+            Outcome::Failed(_) => true,
+            Outcome::Measured(kbit) => {
+                matches!(self.judge_median(kbit, server), Outcome::Missed(..))
+            }
+            _ => false,
+        };
+        if let (true, Some(folder)) = (is_worth_reading, &options.keep) {
             let name = format!("{}-{}-{}-{seed}", self.name, client.name, server.name);
             mounts.keep(&folder.join(name))?;
         }
