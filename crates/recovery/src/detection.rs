@@ -30,15 +30,18 @@ pub(crate) struct AckTally {
     pub(crate) late: bool,
     pub(crate) bytes: u64,
     packets: u64,
+    /// The ages of the packets together.
+    ages: Duration,
     used_bytes: u64,
     largest: Option<(SendIndex, Instant)>,
     pub(crate) largest_tx_in_flight: u64,
 }
 
 impl AckTally {
-    pub(crate) fn add<F>(&mut self, packet: &Packet<F>, used: bool) {
+    pub(crate) fn add<F>(&mut self, packet: &Packet<F>, used: bool, now: Instant) {
         self.bytes += packet.bytes();
         self.packets += 1;
+        self.ages += now - packet.time;
         if used {
             self.used_bytes += packet.bytes();
         }
@@ -46,6 +49,12 @@ impl AckTally {
             self.largest = Some((packet.index, packet.time));
             self.largest_tx_in_flight = packet.rate.tx_in_flight;
         }
+    }
+
+    /// How long ago the packets were sent, on average.
+    fn mean_age(&self) -> Option<Duration> {
+        let packets = u32::try_from(self.packets).ok()?;
+        self.ages.checked_div(packets)
     }
 }
 
@@ -248,6 +257,9 @@ impl<F> Recovery<F> {
             Space::Handshake | Space::Data => ack_delay,
         };
         path.rtt.sample(latest, ack_delay, now);
+        if let Some(age) = path.ack.mean_age() {
+            path.rtt.on_mean_age(age);
+        }
         out.rtt_updated = Some(newest.path);
         true
     }

@@ -283,7 +283,8 @@ impl PathRecovery {
 
     /// Returns the pacing rate in bytes per second: the controller's, or the window over
     /// the round trip times 5/4, or times 2 while it doubles each round (RFC 9002 §7.7:
-    /// small, but large enough that the pacer does not slow the growth).
+    /// small, but large enough that the pacer does not slow the growth). Where ACKs come in bunches,
+    /// a window takes longer than the smoothed RTT, which is of each ACK's newest packet.
     #[must_use]
     pub fn pacing_rate(&self) -> u64 {
         if let Some(rate) = self.controller.pacing_rate().filter(|rate| *rate > 0) {
@@ -302,8 +303,8 @@ impl PathRecovery {
             | State::ProbeRtt => 5,
         };
         let window = self.controller.window().saturating_mul(quarters);
-        let srtt = self.rtt.smoothed().max(Duration::from_nanos(1));
-        rate::bytes_per_second(window, srtt.saturating_mul(4)).max(1)
+        let time = self.rtt.in_flight_time().max(Duration::from_nanos(1));
+        rate::bytes_per_second(window, time.saturating_mul(4)).max(1)
     }
 
     /// Returns the current PTO with backoff (RFC 9002 §6.2.1). The peer delays only ACKs
@@ -400,7 +401,7 @@ impl PathRecovery {
         let bytes = packet.bytes();
         let open = self.limits.current().uses_window();
         let used = self.window_used.is_used(packet.index, open);
-        self.ack.add(packet, used);
+        self.ack.add(packet, used, now);
         self.trusted |= self.grown.is_some_and(|grown| packet.index >= grown);
         self.rate
             .on_acked(&packet.rate, bytes, packet.index, packet.time, now);

@@ -19,6 +19,9 @@ pub struct Rtt {
     variance: Duration,
     min: Option<Duration>,
     first_sample: Option<Instant>,
+    /// How much longer a packet is in flight than the newest one of the ACK that acknowledges it,
+    /// on average.
+    waiting: Duration,
     /// Samples skipped since the last one taken.
     skipped: u8,
 }
@@ -33,6 +36,7 @@ impl Rtt {
             variance: initial / 2,
             min: None,
             first_sample: None,
+            waiting: Duration::ZERO,
             skipped: 0,
         }
     }
@@ -47,6 +51,21 @@ impl Rtt {
     #[must_use]
     pub const fn smoothed(&self) -> Duration {
         self.smoothed
+    }
+
+    /// Returns how long a packet counts in flight, on average: the round trip, and the time that it
+    /// waits for an ACK that acknowledges later ones, too. A window is delivered once in this time.
+    /// At most a quarter more than the round trip, so that 5/4 of a window in this time is never
+    /// less than a window in a round trip: where one ACK is for most of a window, what waits is
+    /// what the pacer itself has spread.
+    pub(crate) fn in_flight_time(&self) -> Duration {
+        self.smoothed + self.waiting.min(self.smoothed / 4)
+    }
+
+    /// Records how long ago the packets of the ACK that gave the last sample were sent, on average.
+    pub(crate) fn on_mean_age(&mut self, age: Duration) {
+        let waited = age.saturating_sub(self.latest);
+        self.waiting = (self.waiting * 7 + waited) / 8;
     }
 
     /// Returns the mean deviation (rttvar).
@@ -193,6 +212,17 @@ mod tests {
         assert_eq!(rtt.smoothed(), MS * 110);
         assert_eq!(rtt.latest(), MS * 180);
         assert_eq!(rtt.min(), Some(MS * 100));
+    }
+
+    #[test]
+    fn packets_that_wait_for_an_ack_are_in_flight_for_longer_than_a_round_trip() {
+        let mut rtt = sampled(MS * 100);
+        assert_eq!(rtt.in_flight_time(), MS * 100);
+        for (age, expected) in [(100, 100), (116, 102), (90, 101), (900, 125)] {
+            rtt.on_mean_age(MS * age);
+            let off = rtt.in_flight_time().abs_diff(MS * expected);
+            assert!(off < MS, "{age}: {:?}", rtt.in_flight_time());
+        }
     }
 
     #[test]

@@ -190,6 +190,28 @@ fn pacing_rate_of_the_controller_is_used_unless_zero() {
     }
 }
 
+/// Each ACK is for so many packets, sent 4 ms apart, the last of them 40 ms before.
+#[test]
+fn pacing_is_slower_where_acks_come_in_bunches() {
+    let rate = |bunch: u64| {
+        let mut bench = Bench::new();
+        for round in 0..100 {
+            let (begin, first) = (round * 200, round * bunch);
+            for packet in 0..bunch {
+                bench.send(begin + packet * 4);
+            }
+            bench.ack(first..=first + bunch - 1, begin + bunch * 4 + 36);
+        }
+        bench.recovery.path(PATH).unwrap().pacing_rate()
+    };
+    let per_round_trip = (1 << 30) * 25;
+    assert_eq!(rate(1), per_round_trip * 5 / 4);
+    // On average a packet waits for 6 ms more than the last one of four.
+    let four = per_round_trip * 5 / 4 * 40 / 46;
+    assert!(rate(4).abs_diff(four) < four / 1_000, "{}", rate(4));
+    assert_eq!(rate(20), per_round_trip, "no slower than this");
+}
+
 /// With an RTT of 30 µs and timers of 100 µs the window is the limit, not the pacer.
 #[test]
 fn pacer_does_not_limit_a_path_with_tiny_rtt() {

@@ -70,10 +70,14 @@ impl WindowAdjustment for PragueGrowth {
 
     const NAME: &'static str = "prague";
 
-    /// As CUBIC, after a loss from the window before a response to marks in the same round.
+    /// As CUBIC, after a loss from the window before a response to marks in the same round. The window
+    /// grows as CUBIC's until there are marks again: where losses hold it below what the queue
+    /// marks, scaled growth takes 108 rounds for a datagram at 2.4 ms, and there are no marks to
+    /// be fair by.
     /// Marks come here only from a classic queue: else the response to them follows α.
     fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64 {
         self.carry = Carry::default();
+        self.shared = false;
         let from = self.window_before_marks.take().unwrap_or(window);
         self.cubic.reduce(from.max(window), signal).min(window)
     }

@@ -184,7 +184,9 @@ impl Prague {
         let datagram = ack.smoothed_rtt / datagrams;
         self.queue.end_round(marked, ack.min_rtt, datagram);
         let scalable = self.is_scalable();
-        self.classic.adjustment_mut().set_shared(scalable);
+        if marked || !scalable {
+            self.classic.adjustment_mut().set_shared(scalable);
+        }
     }
 
     fn on_marks(&mut self, event: &Congestion) {

@@ -166,6 +166,34 @@ fn marked_packets_do_not_grow_the_window() {
     assert_eq!(grown(101), 0);
 }
 
+/// After a loss, and until the next mark, a short path does not scale the growth down: at 2 ms a
+/// datagram would take 156 rounds.
+#[test]
+fn growth_after_a_loss_is_not_scaled_until_there_are_marks_again() {
+    let mut prague = prague();
+    prague.classic.reduce_to(10 * MDS);
+    let (mut next, mut now) = (round(&mut prague, 0, 0, 2, 1), 2);
+    let grown = |prague: &mut Prague, next: &mut SendIndex, now: &mut u64| {
+        let before = prague.window();
+        for _ in 0..100 {
+            *next = round(prague, *next, *now, 2, 0);
+            *now += 2;
+        }
+        prague.window() - before
+    };
+    let scaled = grown(&mut prague, &mut next, &mut now);
+    assert!(scaled < 2 * MDS, "{scaled}");
+    prague.on_congestion(&Congestion {
+        now: at_ms(now),
+        ..lost(next - 1..next, next)
+    });
+    let alone = grown(&mut prague, &mut next, &mut now);
+    assert!(alone > 20 * MDS, "{alone}");
+    next = round(&mut prague, next, now, 2, 1);
+    let scaled = grown(&mut prague, &mut next, &mut now);
+    assert!(scaled < 2 * MDS, "{scaled}");
+}
+
 /// A flow of a short path grows, in datagrams per second squared, as one of
 /// 25 ms does.
 #[test]
