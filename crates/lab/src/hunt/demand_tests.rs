@@ -182,3 +182,70 @@ fn stall_is_not_asked_where_initial_windows_do_not_fit() {
     assert!(asked(15));
     assert!(!asked(49));
 }
+
+/// Each server's first flight is three packets, and they come at once.
+#[test]
+fn stall_is_not_asked_where_first_flights_do_not_fit_into_the_queue() {
+    let asked = |count, packets| {
+        let genome = Genome {
+            rate: 30_000,
+            rtt: 200_000,
+            queue: QueueLimitGene::Packets(packets),
+            neighbours: vec![Neighbours {
+                controller: None,
+                count,
+                start: 60,
+            }],
+            ..Genome::default()
+        };
+        limit_of("newreno", Oracle::Stall, &genome).is_some()
+    };
+    assert!(!asked(22, 10), "66 packets");
+    assert!(asked(22, 66));
+    assert!(asked(3, 10));
+}
+
+/// A packet that is more than three round trips late counts as lost, and holds the window as a loss.
+#[test]
+fn packets_that_are_late_enough_count_as_random_loss() {
+    let limit = |by, to| {
+        let genome = Genome {
+            rate: 15_000,
+            seconds: 60,
+            late: Some(LatePackets { ppm: 14_000, by }),
+            rtt_steps: vec![Step { at: 200, to }],
+            ..Genome::default()
+        };
+        limit_of("newreno", Oracle::Utilisation, &genome).unwrap()
+    };
+    let (early, late) = (limit(100_000, 1_000), limit(180_000, 1_000));
+    // √(1.5 / 0.014) = 10 packets of the 52 that the path holds.
+    assert!(
+        late < early * 0.25 && late > early * 0.15,
+        "{late} of {early}"
+    );
+    let shorter = limit(100_000, 500);
+    assert!(
+        shorter < early * 0.5,
+        "{shorter}: the round trip is 20 ms at last"
+    );
+}
+
+#[test]
+fn slots_are_measured_by_what_a_queue_takes_without_marks() {
+    let limit = |management| {
+        let genome = Genome {
+            rate: 10_000,
+            rtt: 2_000,
+            queue: QueueLimitGene::Millis(40),
+            ack_slots: 22_000,
+            management,
+            ..Genome::default()
+        };
+        limit_of("prague", Oracle::Utilisation, &genome).unwrap()
+    };
+    let (marked, dropped) = (QueueManagement::StepMarking(1), QueueManagement::DropTail);
+    // Of 24 ms, 10.4 are paced, and the queue marks after one more.
+    let held = limit(marked) / limit(dropped);
+    assert!((0.45..0.5).contains(&held), "{held}");
+}

@@ -449,7 +449,8 @@ impl Envelope {
         let rtts = own.rtts * ideal.loaded_rtt() / 1_000;
         let millis = own.time.0 + rtts + 3 * ideal.longest_outage();
         let demand = Oracle::Stall.demand(millis as f64 / 1e3);
-        demand.filter(|_| ideal.packets_of_a_flow() >= PACKETS)
+        let fits = ideal.packets_of_a_flow() >= PACKETS && ideal.holds_first_flights();
+        demand.filter(|_| fits)
     }
 
     fn transfer_demand(&self, ideal: &Ideal<'_>) -> Option<Demand> {

@@ -160,7 +160,13 @@ impl<'a> Ideal<'a> {
         }
         let rate = self.genome.rate_at(at);
         let paced = rate * (rtt + slot / 2) * 4 / 5;
-        let queued = self.usable_queue() * 8_000;
+        // What waits longer than a queue that marks allows is answered as a loss is.
+        let queued = match self.genome.management {
+            QueueManagement::StepMarking(millis) if self.genome.ecn => {
+                rate * u64::from(millis) * 1_000
+            }
+            _ => self.usable_queue() * 8_000,
+        };
         (paced + queued) / (rtt + slot)
     }
 
@@ -201,10 +207,25 @@ impl<'a> Ideal<'a> {
     /// Share of packets that the path loses, or delivers so late that they count as lost.
     pub(super) fn loss(&self) -> f64 {
         let bursts = self.genome.bursts.map_or(0, BurstLoss::ppm);
-        let latest = LATEST_ROUNDS * self.longest_rtt();
+        (u64::from(self.genome.loss) + bursts + self.lost_by_delay()) as f64 / 1e6
+    }
+
+    /// Parts per million of the packets that arrive so late in the half that is judged that they
+    /// count as lost.
+    fn lost_by_delay(&self) -> u64 {
+        let latest = LATEST_ROUNDS * self.longest_of(500, 1_000);
         let late = self.genome.late.filter(|late| u64::from(late.by) > latest);
-        let late = late.map_or(0, |late| u64::from(late.ppm));
-        (u64::from(self.genome.loss) + bursts + late) as f64 / 1e6
+        late.map_or(0, |late| u64::from(late.ppm))
+    }
+
+    /// Whether the first flights of servers that begin at the same moment fit into the queue. They come
+    /// from handshakes, are not paced, and those that are lost are sent again all at once, too: a
+    /// handshake may be lost four times, and its probe timeouts are of 1, 2, 4 and 8 seconds.
+    pub(super) fn holds_first_flights(&self) -> bool {
+        const FIRST_FLIGHT: u64 = 3;
+        let groups = self.genome.neighbours.iter();
+        let most = groups.map(|each| u64::from(each.count)).max().unwrap_or(0);
+        most * FIRST_FLIGHT * PACKET <= self.genome.queue_bytes()
     }
 
     pub(super) const fn marks(&self) -> bool {
@@ -318,9 +339,10 @@ impl<'a> Ideal<'a> {
         (flows * packets * PACKET as f64 * 8.0 / rtt / 1e3) as u64
     }
 
-    /// Packets in flight at which random loss holds it, over a round trip of `rtt` seconds.
+    /// Packets in flight at which random loss holds it, over a round trip of `rtt` seconds. A packet
+    /// so late that it counts as lost is one: the proof that it was not comes too late to undo.
     fn random_loss_window(&self, rtt: f64) -> Option<f64> {
-        let p = f64::from(self.genome.loss) / 1e6;
+        let p = (u64::from(self.genome.loss) + self.lost_by_delay()) as f64 / 1e6;
         let reno = (1.5 / p).sqrt();
         let packets = match self.envelope.response {
             Response::None => return None,

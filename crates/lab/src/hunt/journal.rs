@@ -14,7 +14,7 @@ use super::evaluate::{Evaluate, Evaluation, Trial};
 use super::genome::Genome;
 
 /// The version of the journal's format, and of what an evaluation means.
-pub const JOURNAL_VERSION: u32 = 3;
+pub const JOURNAL_VERSION: u32 = 4;
 
 /// What a search was started with: a journal can be resumed with the same only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use clearway_trace::Detector;
+use clearway_trace::{Detector, Severity};
 
 use super::row::Row;
 use crate::measure::percentile;
@@ -197,12 +197,17 @@ fn median(bar: &Bar, group: &Group) -> Option<Shortfall> {
     })
 }
 
-/// One shortfall for each detector with findings that the scenario does not declare.
+/// One shortfall for each detector with findings that the scenario does not declare. A note says what
+/// held a flow back, and is no fault.
 fn undeclared(rows: &[Row]) -> Vec<Shortfall> {
     let mut found: BTreeMap<Detector, (u64, String, u64)> = BTreeMap::new();
     for row in rows {
         let mut counted = Vec::new();
-        for finding in &row.findings {
+        let faults = row
+            .findings
+            .iter()
+            .filter(|it| it.severity > Severity::Note);
+        for finding in faults {
             let first = || (row.seed, finding.sentence(), 0);
             let entry = found.entry(finding.detector).or_insert_with(first);
             if !counted.contains(&finding.detector) {

@@ -109,6 +109,12 @@ detectors! {
     /// The path is used far less than before, without a reason.
     UnderusedPath "underused_path"
         "the sender used less than half of what the path had carried before, although the queue was empty and nothing was lost",
+    /// Losses come more often than the window can grow back.
+    LossLimited "loss_limited"
+        "losses came more often than the window could grow back, so that far less was delivered than the path had just carried",
+    /// CE marks come more often than the window can grow back.
+    MarkLimited "mark_limited"
+        "CE marks came more often than the window could grow back, so that far less was delivered than the path had just carried",
     /// One flow gets next to nothing of a shared link.
     FlowStarved "flow_starved"
         "a flow got less than a tenth of an equal share of the link for many seconds",
@@ -147,7 +153,7 @@ mod tests {
 
     #[test]
     fn all_detector_names_round_trip() {
-        assert_eq!(Detector::ALL.len(), 26);
+        assert_eq!(Detector::ALL.len(), 28);
         for detector in Detector::ALL {
             assert_eq!(detector.name().parse(), Ok(*detector));
             assert_eq!(detector.name().replace('_', "-").parse(), Ok(*detector));

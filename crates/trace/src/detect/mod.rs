@@ -32,6 +32,7 @@
 //! | `excess_loss` | ≥ 10 % lost over 10 s, in 8 of them, at a long queue | losses, ACK frames, RTT |
 //! | `probe_rtt_overdue` | a long queue for ≥ 20 s without a ProbeRTT | BBR's states, RTT, reasons |
 //! | `underused_path` | < half of the rate delivered before for ≥ 30 s, network-limited at an empty queue without losses or marks | reasons, RTT, `delivered` |
+//! | `loss_limited`, `mark_limited` | ≤ 60 % of the best delivery rate of 10 s for ≥ 7 s, losses or marks in 4 of 5 seconds, the queue empty in each | reasons, RTT, delivery rate, `delivered` |
 //! | `flow_starved` | a bulk flow gets less than a tenth of an equal share for ≥ 20 s | several flows: found by the lab, not from a trace |
 //! | `busy_timer` | something is due more than 10,000 times without time passing | virtual time: found by the lab's world, not from a trace |
 
@@ -41,6 +42,7 @@ mod bif_desync;
 mod boundary_in_future;
 mod bw_collapse;
 mod condition;
+mod congestion_limited;
 mod detector;
 mod excess_loss;
 mod false_idle;
@@ -161,6 +163,7 @@ fn all() -> Vec<Box<dyn Detect>> {
         Box::<excess_loss::ExcessLoss>::default(),
         Box::<probe_rtt_overdue::ProbeRttOverdue>::default(),
         Box::<underused_path::UnderusedPath>::default(),
+        Box::<congestion_limited::CongestionLimited>::default(),
     ]
 }
 

@@ -158,6 +158,16 @@ const fn of_path(detector: Detector) -> Option<Advice> {
             "The window or the pacing rate fell, and grows too slowly to use the path again.",
             "Look at the last reductions, and at how fast the window has grown since.",
         ),
+        Detector::LossLimited => advice(
+            "Held back by frequent losses",
+            "Losses come more often than the window can grow back, although the queue is empty: they are the path's own, or a queue is too short for what is sent at once.",
+            "Look at what is lost: single packets (a path that loses), the ends of bursts (a short queue), or packets that arrive late (reordering).",
+        ),
+        Detector::MarkLimited => advice(
+            "Held back by frequent CE marks",
+            "Marks come more often than the window can grow back, although the queue is empty: the queue marks what is sent at once, or what jitter and other flows add to it.",
+            "Compare the queue's threshold with the time that a packet takes on the link; an L4S controller (Prague) needs fewer unmarked round trips.",
+        ),
         Detector::FlowStarved => advice(
             "One flow gets next to nothing",
             "The flows beside it respond less to losses or marks than it does, and take its share.",
