@@ -16,6 +16,9 @@ use crate::event::Event;
 const BIN: u64 = 1_000_000_000;
 /// Number of bins that are judged together.
 const BINS: usize = 5;
+/// How long these last, in nanoseconds and in seconds.
+const JUDGED: u64 = BIN * BINS as u64;
+const JUDGED_SECONDS: u64 = JUDGED / 1_000_000_000;
 /// Number of bins in which the best delivery rate is looked for.
 const BEST_BINS: usize = 10;
 /// Bins among those judged together that must have losses or marks of their own.
@@ -152,7 +155,7 @@ impl CongestionLimited {
         let short = min.saturating_add(min / 4).saturating_add(5_000_000);
         let last = || self.bins.iter().rev().take(BINS);
         let delivered: u64 = last().map(|bin| bin.delivered).sum();
-        let rate = delivered.saturating_mul(8) / BINS as u64;
+        let rate = delivered.saturating_mul(8) / JUDGED_SECONDS;
         let troubled = last().filter(|bin| bin.losses > 0 || bin.marks > 0);
         last().count() == BINS
             && last().all(|bin| !bin.disturbed && bin.least_rtt.is_some_and(|rtt| rtt <= short))
@@ -185,7 +188,7 @@ impl CongestionLimited {
         };
         let events = sum.losses.saturating_add(sum.marks);
         // The bins that were judged first are part of it.
-        let start = period.start.saturating_sub(BIN * BINS as u64);
+        let start = period.start.saturating_sub(JUDGED);
         let finding = Finding::new(detector, start, period.end, Severity::Note)
             .with(
                 "round trips with losses or marks in 10 s",
