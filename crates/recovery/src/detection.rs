@@ -30,8 +30,8 @@ pub(crate) struct AckTally {
     pub(crate) late: bool,
     pub(crate) bytes: u64,
     packets: u64,
-    /// The ages of the packets together.
-    ages: Duration,
+    /// The ages of the packets together, in nanoseconds.
+    ages: u64,
     used_bytes: u64,
     largest: Option<(SendIndex, Instant)>,
     pub(crate) largest_tx_in_flight: u64,
@@ -41,7 +41,8 @@ impl AckTally {
     pub(crate) fn add<F>(&mut self, packet: &Packet<F>, used: bool, now: Instant) {
         self.bytes += packet.bytes();
         self.packets += 1;
-        self.ages += now - packet.time;
+        let age = now.as_nanos().saturating_sub(packet.time.as_nanos());
+        self.ages = self.ages.saturating_add(age);
         if used {
             self.used_bytes += packet.bytes();
         }
@@ -51,10 +52,9 @@ impl AckTally {
         }
     }
 
-    /// How long ago the packets were sent, on average.
-    fn mean_age(&self) -> Option<Duration> {
-        let packets = u32::try_from(self.packets).ok()?;
-        self.ages.checked_div(packets)
+    /// How long ago the packets were sent, on average, in nanoseconds: this is counted for every ACK.
+    fn mean_age(&self) -> Option<u64> {
+        self.ages.checked_div(self.packets)
     }
 }
 

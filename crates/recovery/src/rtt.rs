@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::Instant;
+use crate::time::{Instant, nanos};
 
 /// Timer granularity (RFC 9002 §6.1.2, kGranularity).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
@@ -20,8 +20,8 @@ pub struct Rtt {
     min: Option<Duration>,
     first_sample: Option<Instant>,
     /// How much longer a packet is in flight than the newest one of the ACK that acknowledges it,
-    /// on average.
-    waiting: Duration,
+    /// on average, in nanoseconds.
+    waiting: u64,
     /// Samples skipped since the last one taken.
     skipped: u8,
 }
@@ -36,7 +36,7 @@ impl Rtt {
             variance: initial / 2,
             min: None,
             first_sample: None,
-            waiting: Duration::ZERO,
+            waiting: 0,
             skipped: 0,
         }
     }
@@ -59,13 +59,14 @@ impl Rtt {
     /// less than a window in a round trip: where one ACK is for most of a window, what waits is
     /// what the pacer itself has spread.
     pub(crate) fn in_flight_time(&self) -> Duration {
-        self.smoothed + self.waiting.min(self.smoothed / 4)
+        self.smoothed + Duration::from_nanos(self.waiting).min(self.smoothed / 4)
     }
 
-    /// Records how long ago the packets of the ACK that gave the last sample were sent, on average.
-    pub(crate) fn on_mean_age(&mut self, age: Duration) {
-        let waited = age.saturating_sub(self.latest);
-        self.waiting = (self.waiting * 7 + waited) / 8;
+    /// Records how long ago the packets of the ACK that gave the last sample were sent, on average,
+    /// in nanoseconds.
+    pub(crate) fn on_mean_age(&mut self, age: u64) {
+        let waited = age.saturating_sub(nanos(self.latest));
+        self.waiting = self.waiting.saturating_mul(7).saturating_add(waited) / 8;
     }
 
     /// Returns the mean deviation (rttvar).
@@ -219,7 +220,7 @@ mod tests {
         let mut rtt = sampled(MS * 100);
         assert_eq!(rtt.in_flight_time(), MS * 100);
         for (age, expected) in [(100, 100), (116, 102), (90, 101), (900, 125)] {
-            rtt.on_mean_age(MS * age);
+            rtt.on_mean_age(age * 1_000_000);
             let off = rtt.in_flight_time().abs_diff(MS * expected);
             assert!(off < MS, "{age}: {:?}", rtt.in_flight_time());
         }

@@ -53,6 +53,22 @@ pub(super) fn headline(trace: &Value) -> String {
     trace["headline"].as_str().unwrap().to_owned()
 }
 
+/// Checks that two sentences have the same words, and numbers that differ by one at most: what limited a
+/// sender is estimated from a capture.
+fn assert_alike(one: &str, other: &str) {
+    let words = |of: &str| of.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let (ones, others) = (words(one), words(other));
+    let number = |word: &str| word.parse::<f64>().ok();
+    let are_alike = |(a, b): (&String, &String)| match (number(a), number(b)) {
+        (Some(a), Some(b)) => (a - b).abs() <= 1.0,
+        _ => a == b,
+    };
+    assert!(
+        ones.len() == others.len() && ones.iter().zip(&others).all(are_alike),
+        "{one:?} and {other:?}"
+    );
+}
+
 /// A network with a flow, as a scenario.
 pub(super) fn scenario(network: &str, flow: &str) -> String {
     format!(
@@ -259,7 +275,7 @@ fn capture_through_key_updates_is_decrypted_and_has_the_headline_of_its_qlog() {
     assert!(!said.contains("could not be decrypted"), "{said}");
     let captured = json(&output)["traces"][0].clone();
     let server = &traces(&recorded.qlog[0])[0];
-    assert_eq!(headline(&captured), headline(server));
+    assert_alike(&headline(&captured), &headline(server));
     assert_eq!(
         captured["totals"]["packets_sent"],
         server["totals"]["packets_sent"]
