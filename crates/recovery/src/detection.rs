@@ -29,7 +29,7 @@ pub(crate) struct AckTally {
     /// Whether a packet came later than the time threshold allows.
     pub(crate) late: bool,
     pub(crate) bytes: u64,
-    packets: u64,
+    packets: u32,
     /// The ages of the packets together, in nanoseconds.
     ages: u64,
     used_bytes: u64,
@@ -40,7 +40,7 @@ pub(crate) struct AckTally {
 impl AckTally {
     pub(crate) fn add<F>(&mut self, packet: &Packet<F>, used: bool, now: Instant) {
         self.bytes += packet.bytes();
-        self.packets += 1;
+        self.packets = self.packets.saturating_add(1);
         let age = now.as_nanos().saturating_sub(packet.time.as_nanos());
         self.ages = self.ages.saturating_add(age);
         if used {
@@ -54,7 +54,7 @@ impl AckTally {
 
     /// How long ago the packets were sent, on average, in nanoseconds: this is counted for every ACK.
     fn mean_age(&self) -> Option<u64> {
-        self.ages.checked_div(self.packets)
+        self.ages.checked_div(self.packets.into())
     }
 }
 
@@ -431,7 +431,7 @@ impl<F> Recovery<F> {
             path.controller.on_ack(&Ack {
                 now,
                 bytes: path.ack.bytes,
-                packets: path.ack.packets,
+                packets: path.ack.packets.into(),
                 largest_index,
                 largest_sent_time,
                 next_index: path.next_index,

@@ -20,8 +20,8 @@ pub struct Rtt {
     min: Option<Duration>,
     first_sample: Option<Instant>,
     /// How much longer a packet is in flight than the newest one of the ACK that acknowledges it,
-    /// on average, in nanoseconds.
-    waiting: u64,
+    /// on average, in nanoseconds: at most 4.3 s, of which a quarter of a round trip counts.
+    waiting: u32,
     /// Samples skipped since the last one taken.
     skipped: u8,
 }
@@ -59,14 +59,15 @@ impl Rtt {
     /// less than a window in a round trip: where one ACK is for most of a window, what waits is
     /// what the pacer itself has spread.
     pub(crate) fn in_flight_time(&self) -> Duration {
-        self.smoothed + Duration::from_nanos(self.waiting).min(self.smoothed / 4)
+        self.smoothed + Duration::from_nanos(self.waiting.into()).min(self.smoothed / 4)
     }
 
     /// Records how long ago the packets of the ACK that gave the last sample were sent, on average,
     /// in nanoseconds.
     pub(crate) fn on_mean_age(&mut self, age: u64) {
         let waited = age.saturating_sub(nanos(self.latest));
-        self.waiting = self.waiting.saturating_mul(7).saturating_add(waited) / 8;
+        let mean = (u64::from(self.waiting) * 7).saturating_add(waited) / 8;
+        self.waiting = u32::try_from(mean).unwrap_or(u32::MAX);
     }
 
     /// Returns the mean deviation (rttvar).

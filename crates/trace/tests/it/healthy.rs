@@ -80,7 +80,7 @@ fn healthy_bulk_transfers_have_no_findings() {
 }
 
 #[test]
-fn lossy_path_causes_probe_findings_but_no_errors() {
+fn lossy_path_causes_findings_of_probes_and_losses_but_no_errors() {
     let (mut world, client, server) = recorded(
         setup(Algorithm::Cubic),
         "rate=20M delay=20ms queue=100 loss=3%",
@@ -91,7 +91,7 @@ fn lossy_path_causes_probe_findings_but_no_errors() {
     for trace in [client, server] {
         let defects: Vec<String> = examined(&trace)
             .iter()
-            .filter(|finding| finding.detector != Detector::PtoStorm)
+            .filter(|it| !matches!(it.detector, Detector::PtoStorm | Detector::LossLimited))
             .map(Finding::sentence)
             .collect();
         assert!(defects.is_empty(), "{defects:#?}");
