@@ -5,31 +5,35 @@
 //! ```sh
 //! cargo run --release -p clearway-balancer --example forwarding_cost -- 7 400000
 //! ```
-//! The arguments are the number of turns, of datagrams in each, and of datagrams on their way at most.
+//! The arguments are the number of turns, of datagrams in each, of datagrams on their way at most, and a
+//! part of the names of the cases to measure (all without it).
 //! The fewer datagrams wait when a shard wakes, the more of its time goes into waking. So that the
 //! cases can be compared, they are sent in bursts of the same size for each shard, and the datagrams
-//! a wake are printed too. In the last three cases each shard has a generator of its own on its core, so that
-//! one shard has the same neighbours as each of two. What the machine itself takes when both cores are busy
-//! shows in the last line.
+//! a wake are printed too. In the last three cases each shard has a generator of its own on its core, with
+//! the clients that the kernel gives to this shard, so that one shard has the same neighbours as each of
+//! two, and no datagram crosses cores. What the machine itself takes when both cores are busy shows in
+//! the last line.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
     reason = "a measurement that cannot go on has failed"
 )]
 
-use std::fs;
-use std::net::SocketAddr;
+mod generator;
+mod spread;
+mod threads;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clearway_balancer::config::Source;
 use clearway_balancer::{BackendSettings, BackendState, Balancer, Mode, Settings, config};
-use clearway_quic::cid::quic_lb::{Config, ServerId};
-use clearway_udp::{Options, RecvBatch, Socket, Transmit};
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
+use clearway_udp::Socket;
+
+use crate::generator::{Generator, bind, count, encoding, server_id};
+use crate::spread::clients_by_shard;
+use crate::threads::{Used, forwarding, pin, thread_time};
 
 /// Bytes of a datagram.
 const SIZE: usize = 1_200;
@@ -58,8 +62,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 enum Lanes {
     /// One for all shards, on any core.
     One,
-    /// One for each shard, all of it on the shard's core: each shard has the same neighbours, however
-    /// many shards there are.
+    /// One for each shard, all of it on the shard's core, with this shard's clients: each shard has the
+    /// same neighbours, however many shards there are.
     OnCores,
 }
 
@@ -70,6 +74,14 @@ struct Case {
     shards: usize,
     train: usize,
     lanes: Lanes,
+}
+
+impl Case {
+    /// The number of threads that forward.
+    fn threads(&self) -> usize {
+        let of_shard = if self.mode == Mode::Decoupled { 2 } else { 1 };
+        self.balancers * self.shards * of_shard
+    }
 }
 
 const CASES: [Case; 9] = [
@@ -87,6 +99,16 @@ const CASES: [Case; 9] = [
     on_cores("1 shard on a core", 1, 1),
     on_cores("2 shards on cores", 1, 2),
     on_cores("2 balancers on cores", 2, 1),
+];
+
+/// Pairs of names whose costs are compared.
+const RATIOS: [(&str, &str); 6] = [
+    ("batched", "naive"),
+    ("batched, trains", "naive"),
+    ("batched, 2 shards", "batched"),
+    ("batched, 2 shards", "two balancers"),
+    ("2 shards on cores", "1 shard on a core"),
+    ("2 shards on cores", "2 balancers on cores"),
 ];
 
 const fn case(name: &'static str, mode: Mode, shards: usize, train: usize) -> Case {
@@ -116,34 +138,40 @@ fn main() {
             .map_or(default, |text| text.parse().unwrap())
     };
     let (turns, datagrams, window) = (number(5), number(200_000), number(WINDOW));
-    let mut costs = [const { Vec::new() }; CASES.len()];
+    let named = arguments.next().unwrap_or_default();
+    let cases: Vec<&Case> = CASES
+        .iter()
+        .filter(|case| case.name.contains(&named))
+        .collect();
+    let mut costs = vec![Vec::new(); cases.len()];
     let mut arithmetic = [const { Vec::new() }; 2];
     for _ in 0..turns {
-        for (case, costs) in CASES.iter().zip(&mut costs) {
+        for (case, costs) in cases.iter().zip(&mut costs) {
             costs.push(measure(case, datagrams, window));
         }
         for (threads, times) in (1..).zip(&mut arithmetic) {
             times.push(calculate(threads));
         }
     }
-    let median = |costs: &mut Vec<Cost>| {
-        costs.sort_by(|a, b| a.nanos.total_cmp(&b.nanos));
-        costs[costs.len() / 2]
-    };
-    let medians = costs.each_mut().map(median);
-    let naive = medians[0].nanos;
+    let medians: Vec<Cost> = costs.iter().map(|costs| median(costs)).collect();
     println!("median of {turns} turns of {datagrams} datagrams of {SIZE} bytes");
-    for (case, cost) in CASES.iter().zip(medians) {
+    for (case, cost) in cases.iter().zip(&medians) {
         println!(
-            "{:<20} {:>7.0} ns a datagram, {:.2} of naive, {:>6.1} datagrams a wake, \
+            "{:<20} {:>7.0} ns a datagram, {:.2} of the first, {:>6.1} datagrams a wake, \
              {:>5.1} a switch, {:.2} % lost",
             case.name,
             cost.nanos,
-            cost.nanos / naive,
+            cost.nanos / medians[0].nanos,
             1.0 / cost.wakes,
             1.0 / (cost.wakes + cost.preemptions),
             cost.lost * 100.0
         );
+    }
+    for (of, to) in RATIOS {
+        let find = |name| cases.iter().position(|case| case.name == name);
+        if let (Some(of), Some(to)) = (find(of), find(to)) {
+            print_ratios((cases[of], &costs[of]), (cases[to], &costs[to]));
+        }
     }
     let [one, two] = arithmetic.each_mut().map(|times| {
         times.sort_unstable();
@@ -151,6 +179,30 @@ fn main() {
     });
     let ratio = two as f64 / one as f64;
     println!("arithmetic on two cores at once: {ratio:.2} of the processor time on one");
+}
+
+/// Returns the turn of median cost.
+fn median(costs: &[Cost]) -> Cost {
+    let mut costs = costs.to_vec();
+    costs.sort_by(|a, b| a.nanos.total_cmp(&b.nanos));
+    costs[costs.len() / 2]
+}
+
+/// Compares two cases turn by turn: the machine changes its speed between turns.
+fn print_ratios((of, costs): (&Case, &[Cost]), (to, others): (&Case, &[Cost])) {
+    let turns = costs.iter().zip(others);
+    let mut ratios: Vec<f64> = turns
+        .map(|(cost, other)| cost.nanos / other.nanos)
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "{} \u{f7} {}: {:.2} ({:.2} to {:.2})",
+        of.name,
+        to.name,
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1]
+    );
 }
 
 /// Returns the processor time in nanoseconds that a calculation takes a thread, without memory or system
@@ -177,18 +229,6 @@ fn calculate(threads: usize) -> u64 {
     })
 }
 
-fn thread_time() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Keeps a thread on a core; `None` = this one.
-fn pin(thread: Option<Pid>, core: usize) {
-    let mut cores = CpuSet::new();
-    cores.set(core);
-    sched_setaffinity(thread, &cores).unwrap();
-}
-
 /// What was measured in one turn.
 #[derive(Clone, Copy)]
 struct Cost {
@@ -200,18 +240,6 @@ struct Cost {
     preemptions: f64,
     /// Share of those sent that were not forwarded.
     lost: f64,
-}
-
-fn encoding() -> Config {
-    Config::new(0, 1, 7).unwrap()
-}
-
-fn server_id(n: usize) -> ServerId {
-    ServerId::new(&[n as u8 % SERVERS]).unwrap()
-}
-
-fn bind() -> Socket {
-    Socket::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap()
 }
 
 fn start(case: &Case, sinks: &[Socket]) -> Vec<Balancer> {
@@ -243,16 +271,25 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
         Lanes::OnCores => shards,
     };
     let sinks: Vec<Socket> = (0..SERVERS).map(|_| bind()).collect();
-    let balancers = start(case, &sinks);
+    let (balancers, threads) = forwarding(case.threads(), || start(case, &sinks));
+    let (clients, asked) = match (case.lanes, &balancers[..]) {
+        (Lanes::OnCores, [balancer]) => {
+            clients_by_shard(balancer.local_addr(), &sinks[0], &threads)
+        }
+        _ => {
+            let clients = |_| (0..CLIENTS).map(|_| bind()).collect();
+            ((0..lanes).map(clients).collect(), 0)
+        }
+    };
     if case.lanes == Lanes::OnCores {
-        for (core, thread) in forwarding().into_iter().enumerate() {
-            pin(Some(thread), core);
+        for (core, thread) in threads.iter().enumerate() {
+            pin(Some(*thread), core);
         }
     }
     let stop = AtomicBool::new(false);
-    let before = used();
+    let before = Used::by_all(&threads);
     let sent: u64 = std::thread::scope(|scope| {
-        let lane = |lane: usize| {
+        let lane = |(lane, clients): (usize, Vec<Socket>)| {
             // All servers, or its own.
             let servers: Vec<usize> = (0..sinks.len())
                 .filter(|n| lanes == 1 || *n == lane)
@@ -272,6 +309,7 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
                 _ => to.collect(),
             };
             let generator = Generator {
+                clients,
                 servers,
                 to,
                 train: case.train,
@@ -284,15 +322,15 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
                 generator.send(datagrams)
             })
         };
-        let senders: Vec<_> = (0..lanes).map(lane).collect();
+        let senders: Vec<_> = clients.into_iter().enumerate().map(lane).collect();
         let sent = senders.into_iter().map(|sender| sender.join().unwrap());
         let sent = sent.sum();
         std::thread::sleep(PATIENCE);
         stop.store(true, Relaxed);
         sent
     });
-    let after = used();
-    let mut forwarded = 0.0;
+    let after = Used::by_all(&threads);
+    let mut forwarded = -f64::from(asked);
     for balancer in balancers {
         let status = balancer.stop().unwrap();
         assert!(status.up.is_conserved());
@@ -305,118 +343,4 @@ fn measure(case: &Case, datagrams: u64, window: u64) -> Cost {
         preemptions: each(|used| used.preemptions),
         lost: 1.0 - forwarded / sent as f64,
     }
-}
-
-/// Clients of one thread.
-struct Generator {
-    /// The servers whose connection IDs are used.
-    servers: Vec<usize>,
-    /// The balancers.
-    to: Vec<SocketAddr>,
-    train: usize,
-    window: u64,
-    /// How many datagrams have arrived at these servers.
-    arrived: Arc<AtomicU64>,
-}
-
-impl Generator {
-    /// Sends so many datagrams, with bursts on their way. Returns how many it was.
-    fn send(&self, datagrams: u64) -> u64 {
-        let encoding = encoding();
-        let trains = self.servers.iter().cycle().take(CLIENTS).enumerate();
-        let trains: Vec<Vec<u8>> = trains
-            .map(|(n, server)| {
-                let cid = encoding.encode(&server_id(*server), &[n as u8; 7], 0);
-                let mut datagram = [&[0x40], &cid.unwrap()[..]].concat();
-                datagram.resize(SIZE, 0);
-                datagram.repeat(self.train)
-            })
-            .collect();
-        let clients: Vec<Socket> = (0..CLIENTS).map(|_| bind()).collect();
-        let (mut sent, mut given_up) = (0, 0);
-        while sent < datagrams {
-            let to = self.to.iter().cycle();
-            for ((client, train), to) in clients.iter().zip(&trains).zip(to) {
-                let mut transmit = Transmit::new(*to, train);
-                transmit.segment_size = Some(SIZE);
-                client.send(&mut transmit).unwrap();
-                sent += self.train as u64;
-                if sent - given_up - self.arrived.load(Relaxed) < self.window {
-                    continue;
-                }
-                // Until few are left, so that all shards have bursts to work on.
-                let full = Instant::now();
-                while sent - given_up - self.arrived.load(Relaxed) > self.window / 8 {
-                    if full.elapsed() > PATIENCE {
-                        given_up = sent - self.arrived.load(Relaxed);
-                    }
-                    std::thread::sleep(PAUSE);
-                }
-            }
-        }
-        sent
-    }
-}
-
-/// Counts what arrives at the servers.
-fn count(sinks: &[&Socket], arrived: &AtomicU64, stop: &AtomicBool) {
-    let mut batch = RecvBatch::for_socket(sinks[0], 32);
-    while !stop.load(Relaxed) {
-        let before = arrived.load(Relaxed);
-        for sink in sinks {
-            if sink.recv(&mut batch).is_ok() {
-                let datagrams = batch.messages().map(|(meta, _)| meta.datagrams() as u64);
-                arrived.fetch_add(datagrams.sum(), Relaxed);
-            }
-        }
-        if arrived.load(Relaxed) == before {
-            std::thread::yield_now();
-        }
-    }
-}
-
-/// The threads of this process that forward, in the order in which they began.
-fn forwarding() -> Vec<Pid> {
-    let mut threads: Vec<i32> = fs::read_dir("/proc/self/task")
-        .unwrap()
-        .map(|task| task.unwrap().path())
-        .filter(|task| {
-            let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
-            name.starts_with("balance-") || name.starts_with("receive-")
-        })
-        .filter_map(|task| task.file_name()?.to_str()?.parse().ok())
-        .collect();
-    threads.sort_unstable();
-    threads.into_iter().filter_map(Pid::from_raw).collect()
-}
-
-/// What the threads that forward have used.
-struct Used {
-    /// Processor time in nanoseconds.
-    nanos: u64,
-    /// How often they slept.
-    wakes: u64,
-    preemptions: u64,
-}
-
-/// Reads `schedstat` and `status` of each (proc(5)).
-fn used() -> Used {
-    let mut used = Used {
-        nanos: 0,
-        wakes: 0,
-        preemptions: 0,
-    };
-    for thread in forwarding() {
-        let read = |name| {
-            let path = format!("/proc/self/task/{}/{name}", thread.as_raw_nonzero());
-            fs::read_to_string(path).unwrap_or_default()
-        };
-        let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
-        let (time, status) = (read("schedstat"), read("status"));
-        used.nanos += number(time.split(' ').next()).unwrap_or(0);
-        let switches = |name: &str| number(status.lines().find_map(|line| line.strip_prefix(name)));
-        used.wakes += switches("voluntary_ctxt_switches:").unwrap_or(0);
-        used.preemptions += switches("nonvoluntary_ctxt_switches:").unwrap_or(0);
-    }
-    used
 }
