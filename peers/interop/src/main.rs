@@ -61,6 +61,8 @@ struct Arguments {
 enum Subcommand {
     /// The tests of the public interop runner, without Docker
     Run(run::Run),
+    /// A control for `run --test crosstraffic`: TCP of the kernel in the place of QUIC
+    Control(run::control::Control),
     /// Parts of a test in a network namespace; `run` uses it
     #[command(subcommand, hide = true)]
     Inside(run::inside::Inside),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let failed = match &arguments.command {
         Some(Subcommand::Run(options)) => Some(run::run(options)),
+        Some(Subcommand::Control(options)) => Some(run::control::run(options).map(|()| 0)),
         Some(Subcommand::Inside(what)) => Some(run::inside::run(what).map(|()| 0)),
         None => None,
     };

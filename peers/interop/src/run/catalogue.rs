@@ -76,7 +76,8 @@ const MEASURED_GOODPUT: Test = Test {
     ..PLAIN
 };
 
-const BESIDE_TCP: Test = Test {
+/// Beside a TCP connection of the kernel.
+pub(super) const BESIDE_TCP: Test = Test {
     name: "crosstraffic",
     slow: true,
     files: &[(1, 25 * MIB)],

@@ -2,14 +2,14 @@
 
 use std::{
     io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use socket2::SockRef;
 
 /// How long a server may take to answer the first probe.
@@ -22,15 +22,35 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Negotiation: the public runner's check that a server is up.
 const PROBE_LEN: usize = 1207;
 
+/// How the kernel sends over TCP
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TcpSender {
+    /// The kernel's congestion controller
+    #[arg(long, default_value = "cubic")]
+    pub(crate) controller: String,
+    /// Pace the packets, as the kernel does by itself with BBR only
+    #[arg(long)]
+    pub(crate) paced: bool,
+}
+
 /// What to do in the namespace
 #[derive(Debug, Subcommand)]
 pub(crate) enum Inside {
     /// Wait until a QUIC server at this port of loopback answers
     Probe { port: u16 },
-    /// Send over TCP, with CUBIC, until the connection ends
-    Send { to: SocketAddr },
+    /// Send over TCP until the connection ends
+    Send {
+        to: SocketAddr,
+        #[command(flatten)]
+        sender: TcpSender,
+    },
     /// Receive a TCP connection at this address and read it to its end
-    Receive { at: SocketAddr },
+    Receive {
+        at: SocketAddr,
+        /// Close the connection after as many bytes
+        #[arg(long)]
+        bytes: Option<usize>,
+    },
 }
 
 /// Does it.
@@ -40,17 +60,24 @@ pub(crate) fn run(what: &Inside) -> Result<()> {
             let answered = wait_for_answer(*port, || Ok(true))?;
             ensure!(answered, "no answer from port {port}");
         }
-        Inside::Send { to } => send(*to)?,
-        Inside::Receive { at } => {
+        Inside::Send { to, sender } => send(*to, sender)?,
+        Inside::Receive { at, bytes } => {
             let (mut stream, _) = TcpListener::bind(at)?.accept()?;
             let mut buffer = vec![0; 1 << 16];
-            while stream.read(&mut buffer)? > 0 {}
+            let mut missing = bytes.unwrap_or(usize::MAX);
+            while missing > 0 {
+                let read = stream.read(&mut buffer)?;
+                if read == 0 {
+                    break;
+                }
+                missing = missing.saturating_sub(read);
+            }
         }
     }
     Ok(())
 }
 
-fn send(to: SocketAddr) -> Result<()> {
+fn send(to: SocketAddr, sender: &TcpSender) -> Result<()> {
     let begun = Instant::now();
     let mut stream = loop {
         match TcpStream::connect(to) {
@@ -60,8 +87,16 @@ fn send(to: SocketAddr) -> Result<()> {
             Err(error) => bail!("connecting to {to}: {error}"),
         }
     };
-    let control = SockRef::from(&stream).set_tcp_congestion(b"cubic");
-    control.context("setting the congestion control to CUBIC")?;
+    let control = |name: &str| {
+        let chosen = SockRef::from(&stream).set_tcp_congestion(name.as_bytes());
+        chosen.with_context(|| format!("setting the congestion control to {name}"))
+    };
+    if sender.paced {
+        // BBR switches on the kernel's pacing of the socket, and no other controller switches it off.
+        // Their rate is 1.2 windows per round trip, and twice a window in slow start.
+        control("bbr")?;
+    }
+    control(&sender.controller)?;
     let content = vec![0; 1 << 16];
     // The receiver ends it.
     while stream.write_all(&content).is_ok() {}
@@ -103,24 +138,54 @@ pub(crate) fn command(space: &str) -> Result<Command> {
 
 /// A TCP connection between two namespaces that has as much to send as the network carries. It
 /// ends when this is dropped.
-pub(crate) struct TcpFlow([Child; 2]);
+pub(crate) struct TcpFlow {
+    receiver: Child,
+    sender: Child,
+}
 
 impl TcpFlow {
-    /// Starts one from a namespace to an address in another.
-    pub(crate) fn start(from: &str, (to, address): (&str, IpAddr), port: u16) -> Result<Self> {
-        let address = SocketAddr::new(address, port).to_string();
-        let start = |space: &str, what: &str| {
+    /// Starts one from a namespace to an address in another, which closes it after `bytes`.
+    pub(crate) fn start(
+        from: &str,
+        (to, address): (&str, SocketAddr),
+        sender: &TcpSender,
+        bytes: Option<usize>,
+    ) -> Result<Self> {
+        let start = |space: &str, what: &str, options: &[&str]| {
             let mut command = command(space)?;
-            command.args([what, &address]).stdin(Stdio::null());
+            command.args([what, &address.to_string()]).args(options);
+            command.stdin(Stdio::null());
             command.spawn().context("starting a TCP connection")
         };
-        Ok(Self([start(to, "receive")?, start(from, "send")?]))
+        let bytes = bytes.map(|bytes| format!("--bytes={bytes}"));
+        let mut options = vec!["--controller", &sender.controller];
+        options.extend(sender.paced.then_some("--paced"));
+        Ok(Self {
+            receiver: start(to, "receive", bytes.as_deref().as_slice())?,
+            sender: start(from, "send", &options)?,
+        })
+    }
+
+    /// Waits until the receiver has what it wants.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.receiver.try_wait()? {
+                ensure!(status.success(), "the receiver of a TCP connection failed");
+                return Ok(());
+            }
+            if let Some(status) = self.sender.try_wait()? {
+                ensure!(status.success(), "the sender of a TCP connection failed");
+            }
+            ensure!(begun.elapsed() < patience, "not done in {patience:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
 impl Drop for TcpFlow {
     fn drop(&mut self) {
-        for child in &mut self.0 {
+        for child in [&mut self.receiver, &mut self.sender] {
             let _ = child.kill();
             let _ = child.wait();
         }

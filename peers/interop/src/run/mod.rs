@@ -6,6 +6,7 @@
 mod capture;
 mod catalogue;
 mod checks;
+pub(crate) mod control;
 mod decrypted;
 mod endpoint;
 pub(crate) mod inside;

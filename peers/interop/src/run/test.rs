@@ -10,9 +10,9 @@ use super::{
     checks::{Check, Recording},
     decrypted::Decrypted,
     endpoint::{Ended, Endpoint, Extra, Mounts, Server, run_client},
-    inside::TcpFlow,
+    inside::{TcpFlow, TcpSender},
     network::{Conditions, Network},
-    tunnel::{self, Tunnel},
+    tunnel::{self, Recorded, Tunnel},
 };
 
 /// The server's port, and that of a TCP connection, in namespaces of their own.
@@ -186,17 +186,16 @@ impl Test {
         let Some(running) = Server::start(pair.server, self.case, mounts, PORT, &of_server)? else {
             return Ok((Ended::Unsupported, Capture::default()));
         };
-        let to = (client_space.as_str(), tunnel::CLIENT.into());
-        let flow = TcpFlow::start(server_space, to, TCP_PORT)?;
-        std::thread::sleep(TCP_ALONE);
+        let flow = start_cubic(&tunnel)?;
         let address = SocketAddr::new(tunnel::SERVER.into(), PORT);
         of_client.set("REQUESTS", requests(address, files));
         let ended = run_client(pair.client, self.case, mounts, &of_client, self.patience)?;
         drop(flow);
         drop(running);
         let recorded = tunnel.end();
-        if let (Ended::Well, Some(tcp)) = (&ended, recorded.tcp_beside_quic()) {
-            eprintln!("{}: TCP had {tcp} kbit/s meanwhile", self.name);
+        if let (Ended::Well, Some(span)) = (&ended, recorded.quic.one_rtt_arrived()) {
+            let tcp = beside(&recorded, PORT, span);
+            eprintln!("{}: {tcp}", self.name);
         }
         Ok((ended, recorded.quic))
     }
@@ -243,6 +242,30 @@ impl Test {
             _ => Outcome::Passed,
         }
     }
+}
+
+/// Starts the TCP connection that has the path for itself first.
+pub(super) fn start_cubic(tunnel: &Tunnel) -> Result<TcpFlow> {
+    let [client, server] = &tunnel.spaces;
+    let address = SocketAddr::new(tunnel::CLIENT.into(), TCP_PORT);
+    let cubic = TcpSender {
+        controller: "cubic".to_owned(),
+        paced: false,
+    };
+    let flow = TcpFlow::start(server, (client, address), &cubic, None)?;
+    std::thread::sleep(TCP_ALONE);
+    Ok(flow)
+}
+
+/// Says what that connection had beside the flow with this port, and what the queue dropped of both.
+pub(super) fn beside(recorded: &Recorded, port: u16, span: (Duration, Duration)) -> String {
+    let rate = recorded.tcp_rate(TCP_PORT, span);
+    let [of_flow, of_tcp] = [port, TCP_PORT].map(|port| recorded.drops(port, span));
+    format!(
+        "TCP with CUBIC had {rate} kbit/s meanwhile; {} packets of this flow were dropped in {} round \
+         trips, {} of CUBIC in {}",
+        of_flow.packets, of_flow.episodes, of_tcp.packets, of_tcp.episodes
+    )
 }
 
 /// Returns the URLs that a client downloads.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clearway_links::{Direction, Ecn, LinkConfig, Packet, Path, Time};
+use clearway_links::{Direction, Ecn, LinkConfig, Packet, Path, Time, Verdict};
 use tun::AbstractDevice as _;
 
 use super::{
@@ -34,20 +34,76 @@ const UDP: u8 = 17;
 pub(crate) struct Recorded {
     /// QUIC's datagrams.
     pub(crate) quic: Capture,
-    /// TCP segments that reached the client: when, and bytes of content.
-    tcp: Vec<(Duration, usize)>,
+    /// TCP segments that reached the client.
+    tcp: Vec<Segment>,
+    /// Packets to the client that the queue dropped: when, and the port of their flow.
+    dropped: Vec<(Duration, u16)>,
 }
 
+/// A TCP segment that reached the client.
+struct Segment {
+    at: Duration,
+    /// The client's port, which tells TCP connections apart.
+    port: u16,
+    /// Bytes of content.
+    content: usize,
+}
+
+/// A part of a test's time.
+type Span = (Duration, Duration);
+
+/// What the queue dropped of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Drops {
+    pub(crate) packets: usize,
+    /// Drops within a round trip of the first count as one: a sender reduces its window once for them.
+    pub(crate) episodes: usize,
+}
+
+/// The round trip of the path with a full queue, which bounds an episode of drops.
+const ROUND_TRIP: Duration = Duration::from_millis(60);
+
 impl Recorded {
-    /// Returns the rate of TCP's content, in kbit/s, while QUIC's 1-RTT packets reached the client.
-    pub(crate) fn tcp_beside_quic(&self) -> Option<u64> {
-        let (first, last) = self.quic.one_rtt_arrived()?;
+    /// Returns when the content of the TCP connection to this port of the client began and
+    /// ceased to arrive.
+    pub(crate) fn tcp_arrived(&self, port: u16) -> Option<Span> {
+        let mut arrived = self
+            .tcp
+            .iter()
+            .filter(|it| it.port == port && it.content > 0)
+            .map(|it| it.at);
+        let first = arrived.next()?;
+        Some((first, arrived.next_back().unwrap_or(first)))
+    }
+
+    /// Returns the rate of the content of the TCP connection to this port, in kbit/s.
+    pub(crate) fn tcp_rate(&self, port: u16, (first, last): Span) -> u64 {
         let meanwhile = self
             .tcp
             .iter()
-            .filter(|(at, _)| (first..=last).contains(at));
-        let bits: usize = meanwhile.map(|(_, bytes)| 8 * bytes).sum();
-        Some((bits as f64 / (last - first).as_secs_f64() / 1000.0) as u64)
+            .filter(|it| it.port == port && (first..=last).contains(&it.at));
+        let bits: usize = meanwhile.map(|it| 8 * it.content).sum();
+        (bits as f64 / (last - first).as_secs_f64() / 1000.0) as u64
+    }
+
+    /// Returns what the queue dropped of the flow with this port.
+    pub(crate) fn drops(&self, port: u16, (first, last): Span) -> Drops {
+        let mut drops = Drops {
+            packets: 0,
+            episodes: 0,
+        };
+        let mut begun = None;
+        for (at, of) in &self.dropped {
+            if *of != port || !(first..=last).contains(at) {
+                continue;
+            }
+            drops.packets += 1;
+            if begun.is_none_or(|begun| *at > begun + ROUND_TRIP) {
+                drops.episodes += 1;
+                begun = Some(*at);
+            }
+        }
+        drops
     }
 }
 
@@ -209,7 +265,16 @@ impl Carrier {
         }
         let [src, dst] = header.ends;
         let packet = Packet::new(src, dst, bytes).with_ecn(header.ecn);
-        let _ = self.path.send(self.now(), direction, packet);
+        let now = self.now();
+        let verdict = self.path.send(now, direction, packet);
+        if direction == Direction::Down && verdict != Verdict::Accepted {
+            let port = match header.protocol {
+                TCP => dst.port(),
+                _ => src.port(),
+            };
+            let at = Duration::from_nanos(now.0);
+            self.record().dropped.push((at, port));
+        }
     }
 
     fn deliver(&self, direction: Direction, bytes: &[u8]) {
@@ -220,8 +285,13 @@ impl Carrier {
             if let Some(content) = header.quic(bytes, self.port) {
                 self.record().quic.record_arrival_at_client(now, content);
             } else if header.protocol == TCP {
+                let [_, client] = header.ends;
                 let content = header.content(bytes).map_or(0, <[u8]>::len);
-                self.record().tcp.push((now, content));
+                self.record().tcp.push(Segment {
+                    at: now,
+                    port: client.port(),
+                    content,
+                });
             }
         }
         let receiver = match direction {
@@ -311,17 +381,46 @@ mod tests {
         assert!(Header::parse(&[0x60; 60]).is_none());
     }
 
+    fn millis(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
     #[test]
-    fn tcp_counts_while_quic_lasts() {
+    fn tcp_counts_while_the_measured_flow_lasts() {
         let mut recorded = Recorded::default();
-        let one_rtt = [0x40; 40];
-        for second in [1, 3] {
-            let at = Duration::from_secs(second);
-            recorded.quic.record_arrival_at_client(at, &one_rtt);
+        for (at, port, content) in [
+            (500, 1, 9_999),
+            (1_000, 2, 0),
+            (1_500, 1, 1_000),
+            (2_000, 2, 9_999),
+            (2_500, 1, 1_500),
+            (3_500, 1, 9_999),
+        ] {
+            recorded.tcp.push(Segment {
+                at: millis(at),
+                port,
+                content,
+            });
         }
-        for (milli, len) in [(500, 9_999), (1_500, 1_000), (2_500, 1_500), (3_500, 9_999)] {
-            recorded.tcp.push((Duration::from_millis(milli), len));
+        assert_eq!(recorded.tcp_rate(1, (millis(1_000), millis(3_000))), 10);
+        assert_eq!(
+            recorded.tcp_arrived(1),
+            Some((millis(500), millis(3_500)))
+        );
+        assert_eq!(
+            recorded.tcp_arrived(2),
+            Some((millis(2_000), millis(2_000)))
+        );
+        assert_eq!(recorded.tcp_arrived(3), None);
+    }
+
+    #[test]
+    fn drops_within_a_round_trip_are_one_episode() {
+        let mut recorded = Recorded::default();
+        for (at, port) in [(5, 1), (100, 1), (110, 2), (140, 1), (161, 1), (300, 1)] {
+            recorded.dropped.push((millis(at), port));
         }
-        assert_eq!(recorded.tcp_beside_quic(), Some(10));
+        let drops = recorded.drops(1, (millis(50), millis(200)));
+        assert_eq!((drops.packets, drops.episodes), (3, 2));
     }
 }
