@@ -403,10 +403,7 @@ mod tests {
             });
         }
         assert_eq!(recorded.tcp_rate(1, (millis(1_000), millis(3_000))), 10);
-        assert_eq!(
-            recorded.tcp_arrived(1),
-            Some((millis(500), millis(3_500)))
-        );
+        assert_eq!(recorded.tcp_arrived(1), Some((millis(500), millis(3_500))));
         assert_eq!(
             recorded.tcp_arrived(2),
             Some((millis(2_000), millis(2_000)))
