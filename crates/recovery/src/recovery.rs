@@ -66,6 +66,9 @@ pub struct Recovery<F> {
     /// Packets that loss detection has looked at.
     #[cfg(test)]
     pub(crate) scanned: u64,
+    /// Ranges of ACK frames that were looked up among the packets.
+    #[cfg(test)]
+    pub(crate) looked_up: u64,
 }
 
 impl<F> Recovery<F> {
@@ -84,6 +87,8 @@ impl<F> Recovery<F> {
             limits: LimitClock::new(Limit::Handshake, now),
             #[cfg(test)]
             scanned: 0,
+            #[cfg(test)]
+            looked_up: 0,
         }
     }
 

@@ -33,17 +33,29 @@ pub(crate) struct LostRecord {
     pub(crate) expires: Instant,
 }
 
+/// Packets that are looked at one by one before a binary search.
+const NEAREST: usize = 4;
+
+/// A place between packets of a [`LostLog`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogPlace(usize);
+
 /// The packets recently declared lost in a space.
 #[derive(Debug)]
 pub(crate) struct LostLog {
     /// Ascending numbers.
     packets: VecDeque<LostRecord>,
+    /// How many packets searches have looked at.
+    #[cfg(test)]
+    looked_at: u64,
 }
 
 impl LostLog {
     pub(crate) const fn new() -> Self {
         Self {
             packets: VecDeque::new(),
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
@@ -58,18 +70,57 @@ impl LostLog {
         self.packets.insert(at, packet);
     }
 
-    /// Removes and returns the packets of an acknowledged range.
+    /// Removes and returns the packets of an acknowledged range. `place` is where the packets below
+    /// the frame's previous range end, [`end`](Self::end) for its first one, and is moved on: an ACK
+    /// frame may have hundreds of ranges, each just below the one before, and two searches for each
+    /// would be most of what it costs.
     pub(crate) fn remove_range(
         &mut self,
         range: &RangeInclusive<u64>,
+        place: &mut LogPlace,
     ) -> impl Iterator<Item = LostRecord> {
-        let from = self
-            .packets
-            .partition_point(|packet| packet.number < *range.start());
-        let to = self
-            .packets
-            .partition_point(|packet| packet.number <= *range.end());
-        self.packets.drain(from..to.max(from))
+        let to = self.retreat(place.0, |number| number > *range.end());
+        let from = self.retreat(to, |number| number >= *range.start());
+        place.0 = from;
+        self.packets.drain(from..to)
+    }
+
+    /// Returns the place behind all packets.
+    pub(crate) fn end(&self) -> LogPlace {
+        LogPlace(self.packets.len())
+    }
+
+    /// Returns where the packets before `end` end that are not `above`: looks at the nearest ones
+    /// first.
+    fn retreat(&mut self, end: usize, above: impl Fn(u64) -> bool) -> usize {
+        let mut end = end.min(self.packets.len());
+        for _ in 0..NEAREST {
+            if !end.checked_sub(1).is_some_and(|last| self.is(last, &above)) {
+                return end;
+            }
+            end -= 1;
+        }
+        let (mut low, mut high) = (0, end);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.is(middle, &above) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+
+    /// Whether the number of the packet at this index is `above` a bound.
+    fn is(&mut self, index: usize, above: impl Fn(u64) -> bool) -> bool {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
+        self.packets
+            .get(index)
+            .is_some_and(|packet| above(packet.number))
     }
 
     /// Forgets the packets that have expired.
@@ -233,8 +284,14 @@ pub(crate) mod tests {
         }
     }
 
-    fn numbers(packets: impl Iterator<Item = LostRecord>) -> Vec<u64> {
-        packets.map(|packet| packet.number).collect()
+    /// Removes the packets of a frame with these ranges, and returns their numbers.
+    fn removed(log: &mut LostLog, ranges: &[RangeInclusive<u64>]) -> Vec<u64> {
+        let mut place = log.end();
+        let mut numbers = Vec::new();
+        for range in ranges {
+            numbers.extend(log.remove_range(range, &mut place).map(|lost| lost.number));
+        }
+        numbers
     }
 
     #[test]
@@ -243,9 +300,49 @@ pub(crate) mod tests {
         for number in [3, 9, 5, 4, 20] {
             log.push(remembered(number));
         }
-        assert_eq!(numbers(log.remove_range(&(4..=9))), [4, 5, 9]);
-        assert_eq!(numbers(log.remove_range(&(0..=9))), [3]);
-        assert_eq!(numbers(log.remove_range(&(0..=19))), [0_u64; 0]);
+        assert_eq!(removed(&mut log, &[4..=9]), [4, 5, 9]);
+        assert_eq!(removed(&mut log, &[0..=9]), [3]);
+        assert_eq!(removed(&mut log, &[0..=19]), [0_u64; 0]);
+    }
+
+    #[test]
+    fn every_lost_packet_of_a_frame_with_several_ranges_is_found() {
+        let lost: Vec<u64> = (0..300).filter(|n| n % 7 < 4).collect();
+        let widths = [1, 2, 40, 1, 9, 100];
+        for gap in [1, 2, 5, 30] {
+            let mut log = LostLog::new();
+            lost.iter().for_each(|n| log.push(remembered(*n)));
+            let (mut ranges, mut top) = (Vec::new(), 310_u64);
+            for width in widths.into_iter().cycle() {
+                let Some(start) = top.checked_sub(width) else {
+                    break;
+                };
+                ranges.push(start..=top);
+                let Some(next) = start.checked_sub(gap) else {
+                    break;
+                };
+                top = next;
+            }
+            let mut found = removed(&mut log, &ranges);
+            found.sort_unstable();
+            let in_frame = |n: &u64| ranges.iter().any(|range| range.contains(n));
+            let (expected, left): (Vec<u64>, Vec<u64>) = lost.iter().partition(|n| in_frame(n));
+            assert_eq!(found, expected, "gaps of {gap}");
+            assert!(log.packets.iter().map(|packet| packet.number).eq(left));
+        }
+    }
+
+    /// A frame with as many ranges as fit, between packets that are all lost.
+    #[test]
+    fn range_of_a_frame_with_many_looks_at_few_lost_packets() {
+        let mut log = LostLog::new();
+        for number in 0..MAX_LOST_RECORDS as u64 {
+            log.push(remembered(2 * number));
+        }
+        let ranges: Vec<_> = (0..500_u64).rev().map(|n| 2 * n + 1..=2 * n + 1).collect();
+        assert_eq!(removed(&mut log, &ranges), [0_u64; 0]);
+        let looked_at = log.looked_at;
+        assert!(looked_at <= 3 * 500 + 20, "{looked_at}");
     }
 
     #[test]
@@ -256,7 +353,7 @@ pub(crate) mod tests {
         }
         assert_eq!(log.packets.len(), MAX_LOST_RECORDS);
         log.expire(Instant::from_nanos(4990));
-        assert_eq!(numbers(log.remove_range(&(0..=4991))), [4991]);
+        assert_eq!(removed(&mut log, &[0..=4991]), [4991]);
         log.clear();
         assert!(log.is_empty());
     }

@@ -31,6 +31,25 @@ fn ack_returns_the_content_of_acknowledged_packets() {
     assert_eq!(told.last(), Some(&expected));
 }
 
+/// A receiver repeats its ranges, and an attacker sends as many as fit.
+#[test]
+fn ranges_below_the_oldest_packet_are_not_looked_up() {
+    let mut bench = Bench::new();
+    bench.send_many(1002, 0);
+    let mut ranges: Vec<_> = (0..500_u64).rev().map(|n| 2 * n + 1..=2 * n + 1).collect();
+    bench.ack_ranges(&ranges, 10);
+    assert_eq!((bench.acked().len(), bench.lost().len()), (500, 499));
+    ranges.insert(0, 1001..=1001);
+    let before = bench.recovery.looked_up;
+    bench.ack_ranges(&ranges, 11);
+    assert_eq!(bench.acked(), [1001]);
+    let looked_up = bench.recovery.looked_up - before;
+    assert!(looked_up <= 3, "{looked_up}");
+    // Packets that were declared lost are found all the same.
+    bench.ack_ranges(&[998..=998, 600..=604], 12);
+    assert_eq!(bench.out.spurious, 4);
+}
+
 #[test]
 fn repeated_ack_has_no_effect() {
     let mut bench = Bench::new();
