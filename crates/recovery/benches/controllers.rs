@@ -82,7 +82,6 @@ fn alone(mut controller: Box<dyn Controller>) -> u128 {
             window_used_bytes: 2 * MDS,
             rtt_sample: Some(RTT),
             smoothed_rtt: RTT,
-            in_flight_time: RTT,
             min_rtt: RTT,
             rate: Some(&rate),
             delivery: Delivery {

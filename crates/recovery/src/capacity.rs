@@ -27,26 +27,25 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Handles an ACK whose newest packet is `largest`; the next packet sent will be `next`. Returns
-    /// whether a round trip is over.
+    /// Handles an ACK whose newest packet is `largest`; the next packet sent will be `next`.
     pub(crate) fn on_ack(
         &mut self,
         sample: Option<&RateSample>,
         largest: SendIndex,
         next: SendIndex,
-    ) -> bool {
+    ) {
         if let Some(sample) = sample {
             // What was sent for want of more data shows no limit, but that it arrived.
             self.measured |= !sample.app_limited;
             self.rate = self.rate.max(sample.delivery_rate);
         }
         if largest < self.round_end {
-            return false;
+            return;
         }
         self.round_end = next;
         self.rounds += 1;
         if self.rounds < CYCLE_ROUNDS {
-            return true;
+            return;
         }
         self.rounds = 0;
         // A cycle without a measurement replaces nothing.
@@ -56,7 +55,6 @@ impl Capacity {
         };
         self.rate = 0;
         self.measured = false;
-        true
     }
 
     /// Returns what to save, if it is enough to be of use.

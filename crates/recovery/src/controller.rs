@@ -62,10 +62,6 @@ pub struct Ack<'a> {
     pub rtt_sample: Option<Duration>,
     /// Smoothed RTT.
     pub smoothed_rtt: Duration,
-    /// How long a packet counts in flight, on average: a round trip with the peer's delay, and the time
-    /// that it waits for an ACK that acknowledges later ones, too, of which at most a quarter of
-    /// the round trip counts. Measured over the last round, and no less than the smoothed RTT.
-    pub in_flight_time: Duration,
     /// Minimum RTT of the path.
     pub min_rtt: Duration,
     /// Delivery-rate sample, if one was valid.

@@ -30,11 +30,9 @@ pub(crate) struct AckTally {
     pub(crate) late: bool,
     pub(crate) bytes: u64,
     packets: u32,
-    used_bytes: u64,
-    /// Packets that were sent at the limit of window, pacer or host, and their ages together in
-    /// nanoseconds.
-    used_packets: u32,
+    /// The ages of the packets together, in nanoseconds.
     ages: u64,
+    used_bytes: u64,
     largest: Option<(SendIndex, Instant)>,
     pub(crate) largest_tx_in_flight: u64,
 }
@@ -43,16 +41,20 @@ impl AckTally {
     pub(crate) fn add<F>(&mut self, packet: &Packet<F>, used: bool, now: Instant) {
         self.bytes += packet.bytes();
         self.packets = self.packets.saturating_add(1);
+        let age = now.as_nanos().saturating_sub(packet.time.as_nanos());
+        self.ages = self.ages.saturating_add(age);
         if used {
             self.used_bytes += packet.bytes();
-            self.used_packets = self.used_packets.saturating_add(1);
-            let age = now.as_nanos().saturating_sub(packet.time.as_nanos());
-            self.ages = self.ages.saturating_add(age);
         }
         if self.largest.is_none_or(|(index, _)| packet.index > index) {
             self.largest = Some((packet.index, packet.time));
             self.largest_tx_in_flight = packet.rate.tx_in_flight;
         }
+    }
+
+    /// How long ago the packets were sent, on average, in nanoseconds: this is counted for every ACK.
+    fn mean_age(&self) -> Option<u64> {
+        self.ages.checked_div(self.packets.into())
     }
 }
 
@@ -269,8 +271,9 @@ impl<F> Recovery<F> {
             Space::Handshake | Space::Data => ack_delay,
         };
         path.rtt.sample(latest, ack_delay, now);
-        let (packets, ages) = (path.ack.used_packets, path.ack.ages);
-        path.rtt.on_ages(packets, ages);
+        if let Some(age) = path.ack.mean_age() {
+            path.rtt.on_mean_age(age);
+        }
         out.rtt_updated = Some(newest.path);
         true
     }
@@ -433,17 +436,12 @@ impl<F> Recovery<F> {
             let Some((largest_index, largest_sent_time)) = path.ack.largest else {
                 continue;
             };
-            let min = path.rtt.min();
+            let rtt = path.rtt;
+            let min = rtt.min();
             let delivery = path.rate.delivery();
             let rate = path.rate.sample(min.unwrap_or_default(), path.ack.bytes);
-            let next_index = path.next_index;
-            if path
-                .capacity
-                .on_ack(rate.as_ref(), largest_index, next_index)
-            {
-                path.rtt.end_round();
-            }
-            let rtt = path.rtt;
+            path.capacity
+                .on_ack(rate.as_ref(), largest_index, path.next_index);
             path.controller.on_ack(&Ack {
                 now,
                 bytes: path.ack.bytes,
@@ -457,7 +455,6 @@ impl<F> Recovery<F> {
                 window_used_bytes: path.ack.used_bytes,
                 rtt_sample: (sampled == Some(path.id)).then(|| rtt.latest()),
                 smoothed_rtt: rtt.smoothed(),
-                in_flight_time: rtt.in_flight_time(),
                 min_rtt: min.unwrap_or_else(|| rtt.smoothed()),
                 rate: rate.as_ref(),
                 delivery,

@@ -283,8 +283,8 @@ impl PathRecovery {
 
     /// Returns the pacing rate in bytes per second: the controller's, or the window over
     /// the round trip times 5/4, or times 2 while it doubles each round (RFC 9002 §7.7:
-    /// small, but large enough that the pacer does not slow the growth). Where ACKs come in bunches
-    /// or late, a window takes longer than the smoothed RTT.
+    /// small, but large enough that the pacer does not slow the growth). Where ACKs come in bunches,
+    /// a window takes longer than the smoothed RTT, which is of each ACK's newest packet.
     #[must_use]
     pub fn pacing_rate(&self) -> u64 {
         if let Some(rate) = self.controller.pacing_rate().filter(|rate| *rate > 0) {

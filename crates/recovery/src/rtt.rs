@@ -11,47 +11,6 @@ pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 /// always that late, its delay has to be measured.
 const MAX_SKIPPED_SAMPLES: u8 = 3;
 
-/// How long packets count in flight, measured over a round.
-#[derive(Clone, Copy, Debug, Default)]
-struct FlightTime {
-    /// Packets of this round, their ages together, and those of the newest packet of the ACK of each, in
-    /// nanoseconds.
-    packets: u32,
-    ages: u64,
-    newest: u64,
-    /// The means of the last round in microseconds.
-    mean_age: u32,
-    mean_newest: u32,
-}
-
-impl FlightTime {
-    fn add(&mut self, packets: u32, ages: u64, newest: u64) {
-        self.packets = self.packets.saturating_add(packets);
-        self.ages = self.ages.saturating_add(ages);
-        let newest = newest.saturating_mul(packets.into());
-        self.newest = self.newest.saturating_add(newest);
-    }
-
-    fn end_round(&mut self) {
-        let mean = |sum: u64| {
-            let nanos = sum.checked_div(self.packets.into())?;
-            Some(u32::try_from(nanos / 1_000).unwrap_or(u32::MAX))
-        };
-        if let (Some(age), Some(newest)) = (mean(self.ages), mean(self.newest)) {
-            (self.mean_age, self.mean_newest) = (age, newest);
-        }
-        (self.packets, self.ages, self.newest) = (0, 0, 0);
-    }
-
-    fn rtt(self) -> Duration {
-        Duration::from_micros(self.mean_newest.into())
-    }
-
-    fn waiting(self) -> Duration {
-        Duration::from_micros(self.mean_age.saturating_sub(self.mean_newest).into())
-    }
-}
-
 /// A path's round-trip time.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
@@ -60,7 +19,9 @@ pub struct Rtt {
     variance: Duration,
     min: Option<Duration>,
     first_sample: Option<Instant>,
-    flight: FlightTime,
+    /// How much longer a packet is in flight than the newest one of the ACK that acknowledges it,
+    /// on average, in nanoseconds: at most 4.3 s, of which a quarter of a round trip counts.
+    waiting: u32,
     /// Samples skipped since the last one taken.
     skipped: u8,
 }
@@ -75,7 +36,7 @@ impl Rtt {
             variance: initial / 2,
             min: None,
             first_sample: None,
-            flight: FlightTime::default(),
+            waiting: 0,
             skipped: 0,
         }
     }
@@ -92,32 +53,21 @@ impl Rtt {
         self.smoothed
     }
 
-    /// Returns how long a packet counts in flight, on average: the round trip with the peer's delay, and
-    /// the time that it waits for an ACK that acknowledges later ones, too. A window is delivered once
-    /// in this time.
-    ///
-    /// Both are means over the packets of the last round, if that is more than the smoothed RTT: where
-    /// ACKs come in slots, the smoothed RTT is that of the few last ones of a slot, which have waited
-    /// least, and where a peer waits for more packets than the window has, it lacks the wait.
-    ///
-    /// The wait for later packets counts for at most a quarter of the round trip, so that 5/4 of a
-    /// window in this time is never less than a window in a round trip: where one ACK is for most of a
-    /// window, what waits is what the pacer itself has spread.
+    /// Returns how long a packet counts in flight, on average: the round trip, and the time that it
+    /// waits for an ACK that acknowledges later ones, too. A window is delivered once in this time.
+    /// At most a quarter more than the round trip, so that 5/4 of a window in this time is never
+    /// less than a window in a round trip: where one ACK is for most of a window, what waits is
+    /// what the pacer itself has spread.
     pub(crate) fn in_flight_time(&self) -> Duration {
-        let rtt = self.smoothed.max(self.flight.rtt());
-        rtt + self.flight.waiting().min(rtt / 4)
+        self.smoothed + Duration::from_nanos(self.waiting.into()).min(self.smoothed / 4)
     }
 
-    /// Records that the ACK that gave the last sample acknowledged so many packets that were sent at
-    /// the limit of window or pacer, which are `ages` nanoseconds old together. What an application
-    /// sent for want of more says nothing: the last packet of a message waits for the peer's delay.
-    pub(crate) fn on_ages(&mut self, packets: u32, ages: u64) {
-        self.flight.add(packets, ages, nanos(self.latest));
-    }
-
-    /// Ends a round.
-    pub(crate) fn end_round(&mut self) {
-        self.flight.end_round();
+    /// Records how long ago the packets of the ACK that gave the last sample were sent, on average,
+    /// in nanoseconds.
+    pub(crate) fn on_mean_age(&mut self, age: u64) {
+        let waited = age.saturating_sub(nanos(self.latest));
+        let mean = (u64::from(self.waiting) * 7).saturating_add(waited) / 8;
+        self.waiting = u32::try_from(mean).unwrap_or(u32::MAX);
     }
 
     /// Returns the mean deviation (rttvar).
@@ -270,28 +220,11 @@ mod tests {
     fn packets_that_wait_for_an_ack_are_in_flight_for_longer_than_a_round_trip() {
         let mut rtt = sampled(MS * 100);
         assert_eq!(rtt.in_flight_time(), MS * 100);
-        for (age, expected) in [(100, 100), (116, 116), (90, 100), (900, 125)] {
-            rtt.on_ages(2, 2 * age * 1_000_000);
-            rtt.end_round();
-            assert_eq!(rtt.in_flight_time(), MS * expected, "{age}");
+        for (age, expected) in [(100, 100), (116, 102), (90, 101), (900, 125)] {
+            rtt.on_mean_age(age * 1_000_000);
+            let off = rtt.in_flight_time().abs_diff(MS * expected);
+            assert!(off < MS, "{age}: {:?}", rtt.in_flight_time());
         }
-    }
-
-    /// Twenty packets, each with an ACK of its own, all of which arrive in one slot of 40 ms.
-    #[test]
-    fn acks_in_slots_have_waited_for_half_a_slot_on_average() {
-        let mut rtt = sampled(MS * 100);
-        for sent in 0..20 {
-            let age = 140 - 2 * sent;
-            rtt.sample(MS * age, Duration::ZERO, Instant::ZERO);
-            rtt.on_ages(1, u64::from(age) * 1_000_000);
-        }
-        assert!(rtt.smoothed() < MS * 117, "{:?}", rtt.smoothed());
-        rtt.end_round();
-        assert_eq!(rtt.in_flight_time(), MS * 121);
-        // A round without packets says nothing.
-        rtt.end_round();
-        assert_eq!(rtt.in_flight_time(), MS * 121);
     }
 
     #[test]

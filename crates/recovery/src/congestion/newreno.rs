@@ -65,7 +65,7 @@ mod tests {
             window,
             acked,
             largest_flight: window,
-            in_flight_time: Duration::from_millis(10),
+            smoothed_rtt: Duration::from_millis(10),
             min_rtt: Duration::from_millis(10),
             mds: 1_200,
         }

@@ -242,7 +242,6 @@ impl Sim {
             window_used_bytes: bytes,
             rtt_sample: Some(rtt),
             smoothed_rtt: rtt,
-            in_flight_time: rtt,
             min_rtt: self.link.rtt,
             rate: None,
             delivery: Delivery::default(),

@@ -42,7 +42,6 @@ pub(super) fn acked(largest: SendIndex, packets: u64, in_flight: u64) -> Ack<'st
         window_used_bytes: packets * MDS,
         rtt_sample: Some(Duration::from_millis(10)),
         smoothed_rtt: Duration::from_millis(10),
-        in_flight_time: Duration::from_millis(10),
         min_rtt: Duration::from_millis(10),
         rate: None,
         delivery: Delivery::default(),

@@ -19,8 +19,8 @@ pub(super) struct Growth {
     pub(super) acked: u64,
     /// Largest flight since the last reduction, in bytes.
     pub(super) largest_flight: u64,
-    /// How long a packet counts in flight.
-    pub(super) in_flight_time: Duration,
+    /// Smoothed RTT.
+    pub(super) smoothed_rtt: Duration,
     /// Smallest RTT of the path.
     pub(super) min_rtt: Duration,
     /// Maximum datagram size.

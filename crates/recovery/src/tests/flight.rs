@@ -5,7 +5,6 @@ use core::time::Duration;
 use super::harness::{BYTES, Bench, Call, Fixed, PATH, at};
 use crate::congestion::{Algorithm, CongestionControl, NewPath, SlowStart};
 use crate::controller::{Controller as _, State};
-use crate::limit::Limit;
 use crate::outcome::LossCause;
 use crate::{Config, Gate, Outcome, PtoContext, Recovery, Space};
 
@@ -191,55 +190,26 @@ fn pacing_rate_of_the_controller_is_used_unless_zero() {
     }
 }
 
-/// Returns the pacing rate after rounds of packets sent 4 ms apart, each of which is acknowledged
-/// with so many others, the last of them 40 ms before. From the second round on the peer delays
-/// the ACK for so many milliseconds more.
-fn rate_with_bunches(bunch: u64, delay: u64, limit: Limit) -> u64 {
-    let mut bench = Bench::new();
-    for round in 0..100 {
-        let (begin, first) = (round * 200, round * bunch);
-        for packet in 0..bunch {
-            bench.send(begin + packet * 4);
-            bench
-                .recovery
-                .set_limit(PATH, limit, at(begin + packet * 4));
-        }
-        let delay = if round == 0 { 0 } else { delay };
-        let end = begin + bunch * 4 + 36 + delay;
-        let delay = Duration::from_millis(delay);
-        let range = first..=first + bunch - 1;
-        bench.ack_frame(Space::Data, &[range], delay, end).unwrap();
-    }
-    bench.recovery.path(PATH).unwrap().pacing_rate()
-}
-
-const PER_ROUND_TRIP: u64 = (1 << 30) * 25;
-
+/// Each ACK is for so many packets, sent 4 ms apart, the last of them 40 ms before.
 #[test]
 fn pacing_is_slower_where_acks_come_in_bunches() {
-    let rate = |bunch| rate_with_bunches(bunch, 0, Limit::Congestion);
-    assert_eq!(rate(1), PER_ROUND_TRIP * 5 / 4);
+    let rate = |bunch: u64| {
+        let mut bench = Bench::new();
+        for round in 0..100 {
+            let (begin, first) = (round * 200, round * bunch);
+            for packet in 0..bunch {
+                bench.send(begin + packet * 4);
+            }
+            bench.ack(first..=first + bunch - 1, begin + bunch * 4 + 36);
+        }
+        bench.recovery.path(PATH).unwrap().pacing_rate()
+    };
+    let per_round_trip = (1 << 30) * 25;
+    assert_eq!(rate(1), per_round_trip * 5 / 4);
     // On average a packet waits for 6 ms more than the last one of four.
-    let four = PER_ROUND_TRIP * 5 / 4 * 40 / 46;
+    let four = per_round_trip * 5 / 4 * 40 / 46;
     assert!(rate(4).abs_diff(four) < four / 1_000, "{}", rate(4));
-    assert_eq!(rate(20), PER_ROUND_TRIP, "no slower than this");
-}
-
-/// A peer that waits for ten packets of a window of five acknowledges them after its delay, which is
-/// no part of the smoothed RTT. Paced over that alone, the window would leave in a burst.
-#[test]
-fn pacing_takes_the_delay_of_the_peer_into_account() {
-    let rate = rate_with_bunches(1, 20, Limit::Congestion);
-    let expected = PER_ROUND_TRIP * 5 / 4 * 40 / 60;
-    assert!(rate.abs_diff(expected) < expected / 1_000, "{rate}");
-}
-
-/// The last packet of a message waits for the peer's delay, too, which says nothing of what a
-/// window would have waited for.
-#[test]
-fn packets_of_an_application_limit_do_not_slow_the_pacing() {
-    let rate = rate_with_bunches(4, 0, Limit::Application);
-    assert_eq!(rate, PER_ROUND_TRIP * 5 / 4);
+    assert_eq!(rate(20), per_round_trip, "no slower than this");
 }
 
 /// With an RTT of 30 µs and timers of 100 µs the window is the limit, not the pacer.

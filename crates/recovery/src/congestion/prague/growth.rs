@@ -55,13 +55,10 @@ impl PragueGrowth {
     }
 }
 
-/// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared. The round trip is the time in which
-/// a window is delivered: where a peer delays its ACKs for 25 ms, or they come in slots of that length, rounds
-/// are no shorter than that, and a smoothed RTT of 4 ms would make the flow grow by a datagram a
-/// second.
-fn scale(in_flight_time: Duration) -> (u128, u128) {
+/// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared.
+fn scale(smoothed_rtt: Duration) -> (u128, u128) {
     let virtual_us = nanos(VIRTUAL_RTT) / 1_000;
-    let us = (nanos(in_flight_time) / 1_000).clamp(1, virtual_us);
+    let us = (nanos(smoothed_rtt) / 1_000).clamp(1, virtual_us);
     (
         u128::from(us) * u128::from(us),
         u128::from(virtual_us) * u128::from(virtual_us),
@@ -99,7 +96,7 @@ impl WindowAdjustment for PragueGrowth {
         if !self.shared {
             return self.cubic.grow(growth);
         }
-        let (numerator, denominator) = scale(growth.in_flight_time);
+        let (numerator, denominator) = scale(growth.smoothed_rtt);
         let earned = u128::from(growth.mds)
             .saturating_mul(growth.acked.into())
             .saturating_mul(numerator);

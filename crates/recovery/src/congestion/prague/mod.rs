@@ -51,7 +51,7 @@ pub(super) struct Prague {
     response: Round,
     /// Bytes of marked packets that have not been subtracted from growth yet.
     marked_bytes: u64,
-    in_flight_time: Option<Duration>,
+    smoothed_rtt: Option<Duration>,
 }
 
 /// The moving average of the share of marked packets.
@@ -168,7 +168,7 @@ impl Prague {
             queue: QueueKind::default(),
             response: Round::default(),
             marked_bytes: 0,
-            in_flight_time: None,
+            smoothed_rtt: None,
         }
     }
 
@@ -245,7 +245,7 @@ impl Controller for Prague {
         if let Some(rtt) = ack.rtt_sample {
             self.queue.sample(rtt);
         }
-        self.in_flight_time = Some(ack.in_flight_time);
+        self.smoothed_rtt = Some(ack.smoothed_rtt);
         // Marked bytes do not grow the window (from the draft). The marks of an ACK are
         // reported after it, so they are subtracted from the next one.
         let taken = self.marked_bytes.min(ack.window_used_bytes);
@@ -299,7 +299,7 @@ impl Controller for Prague {
         self.classic.min_window()
     }
 
-    /// The window over the time that packets count in flight, once there are marks of an L4S queue. The pacer alone would send a quarter
+    /// The window over the RTT, once there are marks of an L4S queue. The pacer alone would send a quarter
     /// faster, which fills a queue that marks from 1 ms on before the window does. An
     /// eighth faster still did so where a datagram takes a millisecond: over 10 Mbit/s and
     /// 40 ms it used 86 % of the link, this rate 93 %.
@@ -307,8 +307,8 @@ impl Controller for Prague {
         if let Some(rate) = self.classic.pacing_rate() {
             return Some(rate);
         }
-        let time = self.in_flight_time.filter(|_| self.is_scalable())?;
-        Some(bytes_per_second(self.window(), time))
+        let rtt = self.smoothed_rtt.filter(|_| self.is_scalable())?;
+        Some(bytes_per_second(self.window(), rtt))
     }
 
     /// Bursts of 250 µs (from the draft): a single burst of 1 ms fills a queue to the point

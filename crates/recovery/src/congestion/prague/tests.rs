@@ -26,7 +26,6 @@ fn round(prague: &mut Prague, first: SendIndex, now_ms: u64, rtt_ms: u64, marks:
         now,
         next_index: next,
         smoothed_rtt: Duration::from_millis(rtt_ms),
-        in_flight_time: Duration::from_millis(rtt_ms),
         ..acked(next - 1, packets, 0)
     });
     if marks > 0 {
@@ -291,7 +290,6 @@ fn marked_rounds(prague: &mut Prague, rounds: u64, queue_ms: u64) -> SendIndex {
         prague.on_ack(&Ack {
             now,
             smoothed_rtt: Duration::from_millis(rtt),
-            in_flight_time: Duration::from_millis(rtt),
             rtt_sample: Some(Duration::from_millis(rtt)),
             ..acked(next - 1, packets, 0)
         });
@@ -419,22 +417,6 @@ fn marks_start_window_over_rtt_pacing_and_per_packet_acks() {
     assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
 }
 
-/// Paced over the smoothed RTT, a window whose ACKs come in bunches is sent faster than it is
-/// delivered, and the end of what each bunch releases is marked.
-#[test]
-fn marks_start_pacing_over_the_time_that_packets_count_in_flight() {
-    let mut prague = prague();
-    let next = round(&mut prague, 0, 0, 30, 1);
-    prague.on_ack(&Ack {
-        now: at_ms(60),
-        smoothed_rtt: Duration::from_millis(30),
-        in_flight_time: Duration::from_millis(36),
-        ..acked(next, 1, 0)
-    });
-    let rate = prague.window() * 1_000 / 36;
-    assert!(prague.pacing_rate().unwrap().abs_diff(rate) <= 2);
-}
-
 /// For a mark in the flight of a loss the window was already reduced; for the first packet
 /// sent after it, it was not.
 #[test]
@@ -480,28 +462,6 @@ fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     assert_eq!(prague.window(), 70 * MDS);
 }
 
-/// Where the peer delays its ACKs, a round is no shorter than that, however short the path is.
-#[test]
-fn growth_is_scaled_by_the_time_that_packets_count_in_flight() {
-    let grown = |in_flight_time: u64| {
-        let mut adjustment = PragueGrowth::default();
-        adjustment.set_shared(true);
-        let growth = Growth {
-            now: at_ms(0),
-            window: 10 * MDS,
-            acked: 10 * MDS,
-            largest_flight: 10 * MDS,
-            in_flight_time: Duration::from_millis(in_flight_time),
-            min_rtt: Duration::from_millis(5),
-            mds: MDS,
-        };
-        adjustment.grow(&growth) - growth.window
-    };
-    assert_eq!(grown(5), MDS / 25);
-    assert_eq!(grown(25), MDS);
-    assert_eq!(grown(30), MDS);
-}
-
 #[test]
 fn undo_restores_fractions_of_a_byte() {
     let half = Growth {
@@ -509,7 +469,7 @@ fn undo_restores_fractions_of_a_byte() {
         window: 2 * MDS,
         acked: 1,
         largest_flight: 2 * MDS,
-        in_flight_time: Duration::from_millis(30),
+        smoothed_rtt: Duration::from_millis(30),
         min_rtt: Duration::from_millis(30),
         mds: MDS,
     };

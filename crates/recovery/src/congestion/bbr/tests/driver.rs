@@ -109,7 +109,6 @@ impl Driver {
             window_used_bytes: acked,
             rtt_sample: Some(100 * MS),
             smoothed_rtt: 100 * MS,
-            in_flight_time: 100 * MS,
             min_rtt: 100 * MS,
             rate: (rate > 0).then_some(&sample),
             delivery,

@@ -106,7 +106,6 @@ fn tell(seed: u64, rtt: Duration, steps: &[(u64, Step)]) -> Vec<(u64, u64)> {
                     window_used_bytes: bytes,
                     rtt_sample: Some(rtt),
                     smoothed_rtt: rtt,
-                    in_flight_time: rtt,
                     min_rtt: rtt,
                     rate: Some(&sample),
                     delivery: Delivery {
