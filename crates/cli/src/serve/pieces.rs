@@ -13,11 +13,6 @@ use super::limits::{BufferCharge, Buffers, CancelFlag, Client, Disk, LARGEST_PIE
 use super::read_buffer::ReadBuffer;
 use super::root::ReopenedFile;
 
-/// The first piece of a file. Each further one may be twice as large, as the window of a connection
-/// grows: one that is closed, or whose client goes away, has rarely caused more to be read than it was
-/// sent. A hundred requests with the first packets would be 25 MB otherwise.
-const FIRST_PIECE: u64 = 32 << 10;
-
 /// A part of a file. While one piece is sent, the next is read, if there is memory for it.
 pub(crate) struct Pieces {
     access: Access,
@@ -28,8 +23,6 @@ pub(crate) struct Pieces {
     /// Bytes left.
     left: u64,
     reading: Option<Reading>,
-    /// The largest that the next piece may be.
-    most: u64,
     /// Whether part of the file is not cached by the kernel, so that it is read on threads that may
     /// block.
     cold: bool,
@@ -115,7 +108,6 @@ impl Pieces {
             offset,
             left: length,
             reading: None,
-            most: FIRST_PIECE,
             cold: false,
             unsent: UnsentPieces::default(),
         }
@@ -151,7 +143,6 @@ impl Pieces {
                 }
             }
         };
-        self.most = self.most.saturating_mul(2).min(LARGEST_PIECE);
         self.offset += piece.len() as u64;
         self.left -= piece.len() as u64;
         let piece = match charge {
@@ -180,9 +171,8 @@ impl Pieces {
         }
         let shared = self.shared.as_ref();
         let most = shared.map_or(LARGEST_PIECE, |shared| shared.buffers.piece(shared.client));
-        let most = most.min(self.most).min(self.left);
         // No piece is larger than `LARGEST_PIECE`.
-        let piece = read_cached(&kept.file, self.offset, most as usize);
+        let piece = read_cached(&kept.file, self.offset, self.left.min(most) as usize);
         self.cold = piece.is_none();
         let piece = piece?;
         let charge = |shared: &Shared| shared.buffers.charge(shared.client, piece.len() as u64);
@@ -235,7 +225,7 @@ impl Pieces {
             access: self.access.clone(),
             account: shared.map(|shared| (shared.buffers.clone(), shared.client)),
             offset: self.offset,
-            left: self.left.min(self.most),
+            left: self.left,
         }
     }
 }
@@ -245,7 +235,6 @@ struct Read {
     access: Access,
     account: Option<(Arc<Buffers>, Client)>,
     offset: u64,
-    /// Bytes to read at most.
     left: u64,
 }
 
@@ -332,34 +321,4 @@ pub(super) fn read_exactly(file: &File, mut offset: u64, length: usize) -> io::R
     // The allocator may have given more room than was asked for.
     piece.truncate(length);
     Ok(piece.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::poll_fn;
-
-    use super::super::test_dir::TestDir;
-    use super::*;
-
-    #[tokio::test]
-    async fn first_piece_is_small_and_each_further_one_twice_as_large_up_to_the_limit() {
-        let dir = TestDir::new();
-        let content: Vec<u8> = (0..1_000_000_u32).map(|n| (n >> 8) as u8).collect();
-        let path = dir.path().join("file");
-        std::fs::write(&path, &content).unwrap();
-        let mut pieces = Pieces::of_file(File::open(&path).unwrap(), content.len() as u64);
-        let (mut lengths, mut read) = (Vec::new(), Vec::new());
-        while let Some(piece) = poll_fn(|cx| pieces.poll_next(cx)).await {
-            let piece = piece.unwrap();
-            lengths.push(piece.len() as u64);
-            read.extend_from_slice(&piece);
-        }
-        assert_eq!(read, content);
-        // The kernel may have less than a whole piece at hand, but never more is asked for.
-        let mut most = FIRST_PIECE;
-        for length in lengths {
-            assert!(length <= most, "{length} bytes instead of at most {most}");
-            most = LARGEST_PIECE.min(2 * most);
-        }
-    }
 }
