@@ -118,6 +118,7 @@ impl PacketWriter<'_> {
             let Some(slot) = rest.get_mut(..size.min(in_memory(credit))) else {
                 break;
             };
+            permit.require(slot.len());
             let shape = if following > 0 && room >= size.saturating_mul(2) {
                 DatagramPurpose::OrdinaryNotLast
             } else {

@@ -53,6 +53,14 @@ impl SendPermit {
         matches!(self, Self::Bytes(bytes) if bytes > 0)
     }
 
+    /// Closes it unless it allows a datagram of `size` bytes: a window that has room for half of
+    /// one does not open for it (RFC 9002 §7).
+    pub(crate) fn require(&mut self, size: usize) {
+        if matches!(self, Self::Bytes(bytes) if *bytes < size as u64) {
+            *self = Self::Closed;
+        }
+    }
+
     fn spend(&mut self, size: usize) {
         if let Self::Bytes(bytes) = self {
             *bytes = bytes.saturating_sub(size as u64);
@@ -208,7 +216,7 @@ impl PacketWriter<'_> {
                 0
             } else if purpose == DatagramPurpose::OrdinaryNotLast
                 && left <= MAX_FILL_PADDING
-                && self.has_more_data(kind, *permit, used)
+                && self.has_more_data(kind, *permit, room)
             {
                 room
             } else {
@@ -270,9 +278,10 @@ impl PacketWriter<'_> {
                 || (space == Space::Data && self.frames.has_pending_data()))
     }
 
-    /// Returns whether there is data for another datagram after one of `used` bytes.
-    fn has_more_data(&self, kind: PacketKind, permit: SendPermit, used: usize) -> bool {
-        let allowed = matches!(permit, SendPermit::Bytes(bytes) if bytes > used as u64);
+    /// Returns whether another datagram of `room` bytes may follow this one, and has data.
+    fn has_more_data(&self, kind: PacketKind, permit: SendPermit, room: usize) -> bool {
+        let both = (room as u64).saturating_mul(2);
+        let allowed = matches!(permit, SendPermit::Bytes(bytes) if bytes >= both);
         kind == PacketKind::OneRtt && allowed && self.frames.has_pending_data()
     }
 

@@ -64,10 +64,10 @@ fn from(role: Role) -> RecvMeta {
     }
 }
 
-/// An endpoint with connection IDs of `cid_len` bytes.
-fn endpoint(cid_len: usize, server: Option<ServerConfig>, rng: &mut Rng) -> Endpoint {
+/// An endpoint with connection IDs of `cid_len` bytes and a congestion window of `window` bytes.
+fn endpoint(cid_len: usize, window: u64, server: Option<ServerConfig>, rng: &mut Rng) -> Endpoint {
     let transport = Config {
-        controller: Algorithm::Fixed(1 << 30).into(),
+        controller: Algorithm::Fixed(window).into(),
         mtu_discovery: false,
         ..Config::default()
     };
@@ -82,6 +82,10 @@ fn endpoint(cid_len: usize, server: Option<ServerConfig>, rng: &mut Rng) -> Endp
 
 impl Pair {
     fn new(client_cid: usize, server_cid: usize, stage: Stage) -> Self {
+        Self::with_window(client_cid, server_cid, stage, 1 << 30)
+    }
+
+    fn with_window(client_cid: usize, server_cid: usize, stage: Stage, window: u64) -> Self {
         let mut rng = Rng::from_seed([1; 32]);
         let (crypto, server_crypto) = configs(&Algorithms::default());
         let server = ServerConfig {
@@ -92,8 +96,8 @@ impl Pair {
             limits: Limits::default(),
             preferred_address: None,
         };
-        let mut dialer = endpoint(client_cid, None, &mut rng);
-        let mut listener = endpoint(server_cid, Some(server), &mut rng);
+        let mut dialer = endpoint(client_cid, window, None, &mut rng);
+        let mut listener = endpoint(server_cid, window, Some(server), &mut rng);
         let now = Instant::from_nanos(1);
         let connect = ConnectOptions {
             remote: from(Role::Server).remote,
@@ -362,6 +366,29 @@ fn header_that_does_not_fit_sends_nothing() {
         }
     }
     assert!((1100..usize::from(MIN_MTU)).contains(&fitted), "{fitted}");
+}
+
+/// RFC 9002 §7: nothing is sent that would exceed the window, not even by a part of a datagram.
+#[test]
+fn data_in_flight_never_exceeds_the_congestion_window() {
+    let datagram = u64::from(MIN_MTU);
+    for window in (2 * datagram..5 * datagram).step_by(100) {
+        let mut pair = Pair::with_window(8, 8, Stage::Confirmed, window);
+        let server = &mut pair.server;
+        let id = server
+            .open(Directionality::Unidirectional)
+            .expect("a stream");
+        assert!(server.write(id, &[7; 10_000]).is_ok());
+        // Long enough for the pacer.
+        for _ in 0..100 {
+            pair.now += core::time::Duration::from_millis(1);
+            datagrams(&mut pair.server, pair.now);
+            let in_flight = pair.server.network.active_recovery().in_flight();
+            assert!(in_flight <= window, "{in_flight} bytes of {window}");
+        }
+        let in_flight = pair.server.network.active_recovery().in_flight();
+        assert!(in_flight + datagram > window, "{in_flight} of {window}");
+    }
 }
 
 /// A defect closes one connection, and its peer is told at once.
