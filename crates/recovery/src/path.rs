@@ -525,7 +525,8 @@ impl PathRecovery {
     /// Returns whether packets that count in flight may be sent now.
     pub(crate) fn gate(&mut self, now: Instant) -> Gate {
         let room = self.window().saturating_sub(self.in_flight);
-        if room < self.mds {
+        let room = room - room % self.mds;
+        if room == 0 {
             return Gate::Congestion;
         }
         let measured = self.rtt.has_sample();
@@ -536,7 +537,11 @@ impl PathRecovery {
             pacing = pacing.for_marking_queue(self.mds);
         }
         match self.pacer.request(pacing, self.mds, room, now) {
-            Ok(bytes) => Gate::Open { bytes },
+            // The pacer lends what is missing of a datagram, and has it back before the next
+            // train; the window does not lend (RFC 9002 §7).
+            Ok(bytes) => Gate::Open {
+                bytes: bytes.next_multiple_of(self.mds).min(room),
+            },
             Err(until) => Gate::Pacing { until },
         }
     }
