@@ -5,13 +5,13 @@ use crate::limit::Limit;
 use crate::time::Instant;
 
 use super::carry::{Carry, scale};
-use super::window_adjustment::{Growth, WindowAdjustment, after_loss};
+use super::window_adjustment::{Growth, WindowAdjustment};
 
 /// What a mark leaves of the window (RFC 8511 §4.1). A queue that marks is shorter than one
 /// that overflows, and half of the window would not fill the path.
 const ECN_BETA: (u64, u64) = (4, 5);
 
-/// Halves the window on a loss, takes a fifth of it on a mark, and adds a datagram per acknowledged window.
+/// Halves the window on a loss (RFC 9002 appendix B.1, kLossReductionFactor), takes a fifth of it on a mark, and adds a datagram per acknowledged window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
     carry: Carry,
@@ -22,10 +22,13 @@ impl WindowAdjustment for NewReno {
 
     const NAME: &'static str = "newreno";
 
-    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64 {
+    fn reduce(&mut self, window: u64, mds: u64, signal: CongestionCause) -> u64 {
         self.carry = Carry::default();
         match signal {
-            CongestionCause::Loss => after_loss(window),
+            // Half, and half a datagram, which is what of a window on average cannot be used: it
+            // has no room for a part of a datagram. Without it the flight after a loss is smaller
+            // than half of that before, and of five two.
+            CongestionCause::Loss => window / 2 + mds / 2,
             CongestionCause::EcnCe => scale(window, ECN_BETA.0, ECN_BETA.1),
         }
     }
@@ -37,8 +40,10 @@ impl WindowAdjustment for NewReno {
     fn start_avoidance(&mut self, _window: u64, _mds: u64, _now: Instant) {}
 
     fn grow(&mut self, growth: &Growth) -> u64 {
+        // A window's worth is the datagrams that it has room for.
+        let usable = growth.window - growth.window % growth.mds;
         let earned = u128::from(growth.mds) * u128::from(growth.acked);
-        let earned = self.carry.add(earned, growth.window.into());
+        let earned = self.carry.add(earned, usable.max(growth.mds).into());
         growth.additive(earned)
     }
 
@@ -94,15 +99,18 @@ mod tests {
     }
 
     #[test]
-    fn congestion_halves_the_window() {
+    fn loss_halves_the_datagrams_in_flight() {
         let loss = CongestionCause::Loss;
-        assert_eq!(NewReno::default().reduce(100_001, loss), 50_000);
+        let halved = |window| NewReno::default().reduce(window, 1_000, loss);
+        assert_eq!(halved(100_001), 50_500);
+        assert_eq!(halved(5_000), 3_000, "two and a half");
+        assert_eq!(halved(3_000), 2_000, "one and a half");
     }
 
     #[test]
     fn mark_takes_a_fifth_of_the_window() {
         let mark = CongestionCause::EcnCe;
-        assert_eq!(NewReno::default().reduce(100_001, mark), 80_000);
+        assert_eq!(NewReno::default().reduce(100_001, 1_000, mark), 80_000);
     }
 
     #[test]
@@ -131,7 +139,7 @@ mod tests {
         let mut reno = NewReno::default();
         assert_eq!(reno.grow(&half), 2_400);
         let saved = reno.save();
-        reno.reduce(2_400, CongestionCause::Loss);
+        reno.reduce(2_400, 1_200, CongestionCause::Loss);
         assert_eq!(reno.grow(&half), 2_400, "forgotten");
         reno.restore(Carry::default());
         assert_eq!(reno.grow(&half), 2_400);

@@ -37,12 +37,6 @@ impl Growth {
     }
 }
 
-/// Returns NewReno's window after a loss: half of it (RFC 9002 appendix B.1,
-/// kLossReductionFactor).
-pub(super) fn after_loss(window: u64) -> u64 {
-    window / 2
-}
-
 /// How the window of a [`Classic`](super::classic::Classic) controller is reduced and
 /// grows.
 pub(super) trait WindowAdjustment: Clone + Debug + Send + 'static {
@@ -54,7 +48,7 @@ pub(super) trait WindowAdjustment: Clone + Debug + Send + 'static {
 
     /// Reduces the window after congestion. Returns the new ssthresh, before the minimum
     /// window is applied. `signal` is a mark only in congestion avoidance (RFC 8511 §4.1).
-    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64;
+    fn reduce(&mut self, window: u64, mds: u64, signal: CongestionCause) -> u64;
 
     /// Forgets what is known of the path's capacity after persistent congestion.
     fn on_persistent_congestion(&mut self);

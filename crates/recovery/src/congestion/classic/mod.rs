@@ -141,7 +141,7 @@ impl<A: WindowAdjustment> Classic<A> {
         } else {
             event.cause
         };
-        let reduced = self.adjustment.reduce(window, signal);
+        let reduced = self.adjustment.reduce(window, self.mds, signal);
         self.ssthresh = Some(reduced.max(self.min_window()));
         self.draining = false;
         self.boundary = event.next_index;
@@ -383,7 +383,9 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
             each.boundary = boundary;
             each.largest_flight.restore(undo.largest_flight);
             each.adjustment = self.adjustment.save();
-            let reduced = self.adjustment.reduce(each.window, CongestionCause::Loss);
+            let reduced = self
+                .adjustment
+                .reduce(each.window, self.mds, CongestionCause::Loss);
             window = reduced.max(floor);
             ssthresh = Some(window);
             boundary = each.event;

@@ -88,7 +88,9 @@ impl<A: WindowAdjustment> Classic<A> {
                 self.metrics.congestion_events += 1;
             }
             Step::Drained { pipe } => {
-                let ssthresh = self.adjustment.reduce(pipe, super::CongestionCause::Loss);
+                let ssthresh = self
+                    .adjustment
+                    .reduce(pipe, self.mds, super::CongestionCause::Loss);
                 let ssthresh = ssthresh.max(self.window);
                 self.ssthresh = Some(ssthresh);
                 if !self.in_slow_start() {

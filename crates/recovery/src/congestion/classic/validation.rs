@@ -52,7 +52,9 @@ impl<A: WindowAdjustment> Classic<A> {
         }
         self.validation.settle();
         let before = self.adjustment.save();
-        let response = self.adjustment.reduce(delivered, CongestionCause::Loss);
+        let response = self
+            .adjustment
+            .reduce(delivered, self.mds, CongestionCause::Loss);
         let response = response.max(self.min_window());
         match self.ssthresh {
             Some(ssthresh) if ssthresh > response => self.ssthresh = Some(response),

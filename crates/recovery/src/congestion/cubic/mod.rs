@@ -191,7 +191,7 @@ impl WindowAdjustment for Cubic {
     /// Multiplicative decrease and fast convergence (RFC 9438 §4.6, §4.7). β
     /// applies to the window, which §4.6 allows where it cannot grow beyond what
     /// is in flight.
-    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64 {
+    fn reduce(&mut self, window: u64, _mds: u64, signal: CongestionCause) -> u64 {
         let converging = window < self.state.w_max;
         self.state = CubicState {
             w_max: if converging {

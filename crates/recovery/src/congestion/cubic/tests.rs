@@ -98,7 +98,7 @@ fn w_est_alpha_becomes_one_at_cwnd_prior() {
     assert_eq!(rise(13 * MDS, 13 * MDS), MDS);
     // cwnd_prior decides, not a W_max that fast convergence has lowered.
     let mut cubic = running(100 * MDS, 20 * MDS);
-    cubic.reduce(20 * MDS, LOSS);
+    cubic.reduce(20 * MDS, MDS, LOSS);
     assert_eq!(cubic.state.w_max, 17 * MDS);
     assert_eq!(cubic.state.cwnd_prior, 20 * MDS);
 }
@@ -106,7 +106,10 @@ fn w_est_alpha_becomes_one_at_cwnd_prior() {
 #[test]
 fn mark_leaves_more_of_the_window_than_a_loss() {
     let mut cubic = Cubic::default();
-    assert_eq!(cubic.reduce(1_000_000, CongestionCause::EcnCe), 850_000);
+    assert_eq!(
+        cubic.reduce(1_000_000, MDS, CongestionCause::EcnCe),
+        850_000
+    );
 }
 
 /// K is 3.9 s, shorter than the round trip of five seconds. Looking that far ahead would mean
@@ -144,18 +147,18 @@ fn short_path_grows_like_reno() {
 #[test]
 fn fast_convergence_lowers_w_max_and_beta_applies_to_the_window() {
     let mut cubic = Cubic::default();
-    assert_eq!(cubic.reduce(1_000_000, LOSS), 700_000);
+    assert_eq!(cubic.reduce(1_000_000, MDS, LOSS), 700_000);
     assert_eq!(cubic.state.w_max, 1_000_000);
     // Below the old W_max: release more.
     assert_eq!(
-        cubic.reduce(900_000, LOSS),
+        cubic.reduce(900_000, MDS, LOSS),
         630_000,
         "0.7 of the window, not of W_max"
     );
     assert_eq!(cubic.state.w_max, 765_000, "0.85 of the window");
     assert_eq!(cubic.state.cwnd_prior, 900_000);
     // Above it: remember all.
-    assert_eq!(cubic.reduce(800_000, LOSS), 560_000);
+    assert_eq!(cubic.reduce(800_000, MDS, LOSS), 560_000);
     assert_eq!(cubic.state.w_max, 800_000);
 }
 
@@ -184,7 +187,7 @@ fn flow_control_stops_the_curve_and_pacing_does_not() {
 #[test]
 fn epoch_after_persistent_congestion_starts_with_k_zero() {
     let mut cubic = running(1_000 * MDS, 700 * MDS);
-    cubic.reduce(800 * MDS, LOSS);
+    cubic.reduce(800 * MDS, MDS, LOSS);
     cubic.on_persistent_congestion();
     cubic.start_avoidance(560 * MDS, MDS, at_ms(900));
     let epoch = cubic.state.epoch.unwrap();
@@ -260,9 +263,9 @@ proptest! {
 #[test]
 fn fast_convergence_applies_only_below_the_last_w_max() {
     let mut cubic = Cubic::default();
-    cubic.reduce(100 * MDS, LOSS);
-    cubic.reduce(100 * MDS, LOSS);
+    cubic.reduce(100 * MDS, MDS, LOSS);
+    cubic.reduce(100 * MDS, MDS, LOSS);
     assert_eq!(cubic.state.w_max, 100 * MDS);
-    cubic.reduce(99 * MDS, LOSS);
+    cubic.reduce(99 * MDS, MDS, LOSS);
     assert_eq!(cubic.state.w_max, 99 * MDS * 17 / 20);
 }

@@ -75,11 +75,11 @@ impl WindowAdjustment for PragueGrowth {
     /// marks, scaled growth takes 108 rounds for a datagram at 2.4 ms, and there are no marks to
     /// be fair by.
     /// Marks come here only from a classic queue: else the response to them follows α.
-    fn reduce(&mut self, window: u64, signal: CongestionCause) -> u64 {
+    fn reduce(&mut self, window: u64, mds: u64, signal: CongestionCause) -> u64 {
         self.carry = Carry::default();
         self.shared = false;
         let from = self.window_before_marks.take().unwrap_or(window);
-        self.cubic.reduce(from.max(window), signal).min(window)
+        self.cubic.reduce(from.max(window), mds, signal).min(window)
     }
 
     fn on_persistent_congestion(&mut self) {

@@ -62,7 +62,9 @@ impl Bug<Classic<Cubic>> for EpochResetOnIdle {
         inner.restart_from_idle(now);
         inner.adjustment.on_persistent_congestion();
         let window = scale(inner.window, BETA.1, BETA.0);
-        inner.adjustment.reduce(window, CongestionCause::Loss);
+        inner
+            .adjustment
+            .reduce(window, inner.mds, CongestionCause::Loss);
     }
 }
 
