@@ -60,8 +60,9 @@ impl MaxBwFilter {
     }
 }
 
-/// Longest time for which samples beside the minimum postpone a ProbeRTT.
-const MAX_REFRESHED: Duration = Duration::from_secs(10);
+/// How long after a ProbeRTT samples of a short round trip may still postpone the next one, by
+/// `PROBE_RTT_INTERVAL`.
+const MAX_POSTPONED: Duration = Duration::from_secs(10);
 
 /// BBR.min_rtt and the schedule of ProbeRTT (§5.3.4.3), which use the same samples.
 #[derive(Clone, Copy, Debug)]
@@ -71,8 +72,8 @@ pub(super) struct MinRtt {
     stamp: Instant,
     probe_min: Option<Duration>,
     probe_stamp: Instant,
-    /// When the path was last seen to be as short as that: by a lower sample, or by a ProbeRTT.
-    confirmed: Instant,
+    /// When the last ProbeRTT ended, or the path began.
+    probed: Instant,
     probe_expired: bool,
 }
 
@@ -84,7 +85,7 @@ impl MinRtt {
             stamp: now,
             probe_min: None,
             probe_stamp: now,
-            confirmed: now,
+            probed: now,
             probe_expired: false,
         }
     }
@@ -102,17 +103,17 @@ impl MinRtt {
     /// Schedules the next ProbeRTT, after one has been done.
     pub(super) fn schedule_next(&mut self, now: Instant) {
         self.probe_stamp = now;
-        self.confirmed = now;
+        self.probed = now;
     }
 
     /// UpdateMinRTT() with the ACK's RTT sample, if it gave one.
     ///
-    /// A sample at most `slack` above the minimum refreshes it, in the sense of §5.3.4.2: the
-    /// queue was almost empty, and a ProbeRTT would not find out more. The minimum itself
-    /// stays, so that a series of such samples cannot raise it. But if many flows share a
-    /// queue, a sample beside the minimum may be one beside the same standing queue. So after
-    /// [`MAX_REFRESHED`] only a lower sample or a ProbeRTT counts, unless the flow is
-    /// application-limited: the queue is then not its own.
+    /// A lower sample, and one at most `slack` above the minimum, refreshes it, in the sense of
+    /// §5.3.4.2: the queue was almost empty, and a ProbeRTT would not find out more. The minimum
+    /// rises by neither, so that a series of such samples cannot raise it. But where many flows
+    /// share a queue, or one neighbour fills it and leaves it again and again, all of them may be
+    /// samples of the same standing queue. So they postpone a ProbeRTT until [`MAX_POSTPONED`]
+    /// after the last one, unless the flow is application-limited: the queue is then not its own.
     pub(super) fn update(
         &mut self,
         sample: Option<Duration>,
@@ -122,16 +123,16 @@ impl MinRtt {
     ) {
         self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
         if let Some(rtt) = sample {
-            if self.probe_expired || self.probe_min.is_none_or(|min| rtt < min) {
+            let lower = self.probe_min.is_none_or(|min| rtt < min);
+            let near = self
+                .probe_min
+                .is_some_and(|min| rtt <= min.saturating_add(slack));
+            let may_postpone = app_limited || now <= self.probed + MAX_POSTPONED;
+            if self.probe_expired || (may_postpone && (lower || near)) {
+                self.probe_stamp = now;
+            }
+            if self.probe_expired || lower {
                 self.probe_min = Some(rtt);
-                self.probe_stamp = now;
-                self.confirmed = now;
-            } else if (app_limited || now <= self.confirmed + MAX_REFRESHED)
-                && self
-                    .probe_min
-                    .is_some_and(|min| rtt <= min.saturating_add(slack))
-            {
-                self.probe_stamp = now;
             }
         }
         let Some(probe_min) = self.probe_min else {
@@ -326,7 +327,7 @@ mod tests {
         }
         filter.update(Some(MS * 30), MS, false, at(15_100));
         assert!(filter.is_probe_due());
-        // A ProbeRTT, or a lower sample, shows that the queue was empty.
+        // A ProbeRTT shows that the queue was empty.
         filter.schedule_next(at(15_200));
         for now in (15_300..30_000).step_by(100) {
             filter.update(Some(MS * 31), MS, false, at(now));
@@ -336,10 +337,22 @@ mod tests {
             filter.update(Some(MS * 31), MS, true, at(now));
             assert!(!filter.is_probe_due(), "{now} ms, application-limited");
         }
-        filter.update(Some(MS * 29), MS, false, at(60_100));
-        filter.update(Some(MS * 29), MS, false, at(65_000));
-        filter.update(Some(MS * 29), MS, false, at(70_000));
-        assert!(!filter.is_probe_due());
+    }
+
+    /// Beside a neighbour that fills the queue and leaves it, again and again, some sample is
+    /// lower than all before, and none is the path's own round trip.
+    #[test]
+    fn ever_lower_samples_postpone_a_probe_for_a_limited_time() {
+        let mut filter = MinRtt::new(at(0));
+        for (count, now) in (100..15_000).step_by(100).enumerate() {
+            let lower = MS * 300 - MS * u32::try_from(count).expect("a small number");
+            filter.update(Some(lower), MS / 2, false, at(now));
+            assert!(!filter.is_probe_due(), "{now} ms");
+            assert_eq!(filter.get(), Some(lower));
+        }
+        filter.update(Some(MS), MS / 2, false, at(15_100));
+        assert!(filter.is_probe_due());
+        assert_eq!(filter.get(), Some(MS));
     }
 
     #[test]
