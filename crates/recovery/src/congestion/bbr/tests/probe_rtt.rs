@@ -62,7 +62,10 @@ fn queue_below_two_datagrams_postpones_probe_rtt_by_ten_seconds() {
     sim.link.rtt += Duration::from_micros(300);
     sim.run(12 * SECONDS);
     assert!(!sim.trail().contains(&Phase::ProbeRtt));
-    assert_eq!(sim.bbr().min_rtt(), min_rtt, "and the minimum stays");
+    assert!(
+        sim.bbr().min_rtt() <= min_rtt,
+        "and the minimum does not rise"
+    );
     sim.run(4 * SECONDS);
     assert!(sim.trail().contains(&Phase::ProbeRtt));
 }

@@ -33,13 +33,18 @@ fn send<A: WindowAdjustment>(
     }
 }
 
-/// In avoidance at 50 packets, packets 0..=100 sent and 100 acknowledged. The
+/// What NewReno leaves of a window after a loss.
+const fn half(window: u64) -> u64 {
+    window / 2 + MDS / 2
+}
+
+/// In avoidance at 50 packets (NewReno), packets 0..=100 sent and 100 acknowledged. The
 /// next index is 151.
 fn in_avoidance<A: WindowAdjustment>(mut controller: Classic<A>) -> Classic<A> {
-    controller.window = 100 * MDS;
-    send(&mut controller, 0..100, 0);
+    controller.window = 99 * MDS;
+    send(&mut controller, 0..99, 0);
     controller.on_congestion(&lost(0..1, 100));
-    send(&mut controller, 100..151, 49);
+    send(&mut controller, 99..151, 48);
     controller.on_ack(&acked(100, 1, 50));
     assert_eq!(controller.state(), State::CongestionAvoidance);
     controller
@@ -102,8 +107,8 @@ fn window_after_recovery_is_ssthresh() {
     assert!(reno.window() < 5 * MDS, "no burst: {}", reno.window());
     send(&mut reno, 10..12, 0);
     reno.on_ack(&acked(11, 2, 0));
-    assert_eq!(reno.window(), 5 * MDS);
-    assert_eq!(reno.metrics().ssthresh, Some(5 * MDS));
+    assert_eq!(reno.window(), half(10 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(half(10 * MDS)));
 }
 
 #[test]
@@ -121,13 +126,14 @@ fn prr_sends_in_proportion_while_the_flight_is_above_ssthresh() {
         lost_bytes: MDS,
         ..acked(3, 1, 18)
     });
-    // One delivered of twenty allows half a packet.
-    assert_eq!(reno.window(), 18 * MDS + MDS / 2);
+    // One delivered of twenty allows a twentieth of ssthresh, half a packet and a little.
+    let share = half(20 * MDS) / 20;
+    assert_eq!(reno.window(), 18 * MDS + share);
     reno.on_ack(&acked(4, 1, 17));
-    assert_eq!(reno.window(), 17 * MDS + MDS);
+    assert_eq!(reno.window(), 17 * MDS + 2 * share);
     send(&mut reno, 20..21, 17);
     reno.on_ack(&acked(5, 1, 17));
-    assert_eq!(reno.window(), 17 * MDS + MDS / 2);
+    assert_eq!(reno.window(), 16 * MDS + 3 * share);
 }
 
 #[test]
@@ -179,7 +185,7 @@ fn loss_and_mark_in_one_ack_reduce_once() {
         2,
         "this one and the first"
     );
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(half(50 * MDS)));
     assert_eq!(reno.state(), State::Recovery);
 }
 
@@ -195,7 +201,7 @@ fn losses_of_one_flight_reduce_once() {
     // A loss among what was sent since is a new event.
     cubic.on_congestion(&lost(151..152, 160));
     assert_eq!(cubic.metrics().congestion_events, events + 2);
-    assert_eq!(cubic.metrics().ssthresh, Some(window / 100 * 49));
+    assert_eq!(cubic.metrics().ssthresh, Some(window * 49 / 100));
 }
 
 #[test]
@@ -244,7 +250,7 @@ fn persistent_congestion_within_recovery_keeps_ssthresh() {
     assert_eq!(reno.window(), 2 * MDS);
     assert_eq!(
         reno.metrics().ssthresh,
-        Some(25 * MDS),
+        Some(half(50 * MDS)),
         "cut once, not twice"
     );
     assert_eq!(reno.metrics().congestion_events, 2);
@@ -283,7 +289,7 @@ fn slow_start_after_persistent_congestion_stops_at_ssthresh() {
     reno.window = 24 * MDS;
     send(&mut reno, 151..175, 0);
     reno.on_ack(&acked(174, 24, 0));
-    assert_eq!(reno.window(), 25 * MDS);
+    assert_eq!(reno.window(), half(50 * MDS));
     assert_eq!(reno.state(), State::CongestionAvoidance);
 }
 
@@ -363,7 +369,7 @@ fn loss_while_draining_reduces_from_what_the_path_holds() {
     reno.draining = true;
     send(&mut reno, 0..100, 0);
     reno.on_congestion(&lost(0..1, 100));
-    assert_eq!(reno.metrics().ssthresh, Some(30 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(half(60 * MDS)));
     assert!(!reno.draining);
 }
 
@@ -442,10 +448,10 @@ fn reduction_resets_the_largest_flight() {
     reno.on_congestion(&lost(101..102, 151));
     send(&mut reno, 151..156, 0);
     reno.on_ack(&acked(151, 1, 4));
-    assert_eq!(reno.window(), 25 * MDS);
-    // Five packets in flight since: they justify no growth above 25.
+    assert_eq!(reno.window(), half(50 * MDS));
+    // Five packets in flight since: they justify no growth above that.
     reno.on_ack(&acked(155, 4, 0));
-    assert_eq!(reno.window(), 25 * MDS);
+    assert_eq!(reno.window(), half(50 * MDS));
 }
 
 #[test]
@@ -496,7 +502,7 @@ fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     reno.on_ack(&acked(9, 1, 0));
     assert!(reno.window() < 5 * MDS);
     reno.restart_from_idle(at_ms(900));
-    assert_eq!(reno.window(), 5 * MDS);
+    assert_eq!(reno.window(), half(10 * MDS));
     assert_eq!(reno.state(), State::Recovery, "which an ACK ends");
     send(&mut reno, 10..15, 0);
     reno.on_ack(&acked(14, 5, 0));

@@ -120,7 +120,7 @@ fn retreat_halves_what_arrived_and_ends_with_ssthresh_of_what_was_carried() {
     reno.on_ack(&acked(79, 10, 4));
     assert_eq!(reno.window(), 14 * MDS);
     // 8 + 20 + 18 + 8 + 10 packets, of which NewReno takes half.
-    assert_eq!(reno.metrics().ssthresh, Some(32 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(half(64 * MDS)));
     assert_eq!(reno.state(), State::SlowStart);
     assert_eq!(reno.metrics().congestion_events, 1);
 }

@@ -58,10 +58,10 @@ fn spurious_event_with_another_boundary_is_ignored() {
     assert_eq!(reno.metrics().spurious_events, 0);
     reno.on_spurious(&spurious(160));
     assert_eq!(reno.metrics().spurious_events, 1);
-    assert_eq!(reno.window(), 25 * MDS);
+    assert_eq!(reno.window(), half(50 * MDS));
 }
 
-/// Three events, each in the recovery of the one before: 50 datagrams, 25, 12.5, 6.25.
+/// Three events, each in the recovery of the one before: 50 datagrams and three halvings.
 fn three_events() -> Classic<NewReno> {
     let mut reno = in_avoidance(newreno());
     reno.on_congestion(&lost(101..103, 151));
@@ -69,7 +69,7 @@ fn three_events() -> Classic<NewReno> {
     reno.on_congestion(&lost(151..152, 160));
     send(&mut reno, 160..170, 20);
     reno.on_congestion(&lost(160..161, 170));
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS / 4));
+    assert_eq!(reno.metrics().ssthresh, Some(half(half(half(50 * MDS)))));
     reno
 }
 
@@ -77,13 +77,17 @@ fn three_events() -> Classic<NewReno> {
 fn later_reductions_are_repeated_from_the_window_before_an_undone_one() {
     let mut reno = three_events();
     reno.on_spurious(&spurious(151));
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS / 2), "two halvings");
+    assert_eq!(
+        reno.metrics().ssthresh,
+        Some(half(half(50 * MDS))),
+        "two halvings"
+    );
     assert_eq!(reno.state(), State::Recovery, "of the last event");
     reno.on_spurious(&spurious(160));
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS), "one");
+    assert_eq!(reno.metrics().ssthresh, Some(half(50 * MDS)), "one");
     // Out of recovery, the window itself rises.
     reno.on_ack(&acked(170, 1, 10));
-    assert_eq!(reno.window(), 25 * MDS);
+    assert_eq!(reno.window(), half(50 * MDS));
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn loss_after_undo_reduces_the_window() {
     reno.on_spurious(&spurious(151));
     reno.on_congestion(&lost(120..121, 155));
     assert_eq!(reno.state(), State::Recovery);
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(half(50 * MDS)));
 }
 
 #[test]
@@ -161,7 +165,7 @@ fn undo_is_skipped_if_the_window_has_reached_cwnd_prior() {
     reno.window = 50 * MDS;
     reno.on_spurious(&spurious(151));
     assert_eq!(reno.metrics().spurious_events, 0);
-    assert_eq!(reno.metrics().ssthresh, Some(25 * MDS));
+    assert_eq!(reno.metrics().ssthresh, Some(half(50 * MDS)));
 }
 
 #[test]

@@ -19,11 +19,11 @@ fn after_pause(seconds: u64, lost_packets: u64) -> Classic<NewReno> {
 
 #[test]
 fn loss_after_a_long_pause_responds_to_what_the_path_has_carried() {
-    assert_eq!(after_pause(10, 40).window(), 25 * MDS);
+    assert_eq!(after_pause(10, 40).window(), half(50 * MDS));
     // Ten packets of fifty arrived.
-    assert_eq!(after_pause(11, 40).window(), 5 * MDS);
+    assert_eq!(after_pause(11, 40).window(), half(10 * MDS));
     // 49 of fifty: nearly as always.
-    assert_eq!(after_pause(11, 1).window(), 49 * MDS / 2);
+    assert_eq!(after_pause(11, 1).window(), half(49 * MDS));
 }
 
 #[test]
@@ -48,5 +48,5 @@ fn round_without_loss_validates_the_window() {
     reno.on_ack(&acked(251, 10, 0));
     send(&mut reno, 252..254, 0);
     reno.on_ack(&acked(253, 2, 0));
-    assert_eq!(reno.window(), window / 2);
+    assert_eq!(reno.window(), half(window));
 }
