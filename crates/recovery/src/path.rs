@@ -5,8 +5,8 @@ use core::time::Duration;
 use crate::capacity::Capacity;
 use crate::congestion::initial_window;
 use crate::controller::{
-    AcksNeeded, Congestion, CongestionCause, Controller, LostPacket, SavedPath, SendIndex, Sent,
-    Spurious, State,
+    AcksNeeded, Congestion, CongestionCause, Controller, Ect, LostPacket, SavedPath, SendIndex,
+    Sent, Spurious, State,
 };
 use crate::detection::{AckTally, LossTally};
 use crate::limit::{Limit, LimitClock};
@@ -303,7 +303,13 @@ impl PathRecovery {
             | State::ProbeRtt => 5,
         };
         let window = self.controller.window().saturating_mul(quarters);
-        let time = self.rtt.in_flight_time().max(Duration::from_nanos(1));
+        // After a reduction the queue drains in less time than the smoothed RTT takes to notice.
+        let waiting = self
+            .rtt
+            .in_flight_time()
+            .saturating_sub(self.rtt.smoothed());
+        let newest = self.rtt.smoothed().min(self.rtt.latest());
+        let time = (newest + waiting).max(Duration::from_nanos(1));
         rate::bytes_per_second(window, time.saturating_mul(4)).max(1)
     }
 
@@ -525,10 +531,15 @@ impl PathRecovery {
     /// Returns whether packets that count in flight may be sent now.
     pub(crate) fn gate(&mut self, now: Instant) -> Gate {
         let room = self.window().saturating_sub(self.in_flight);
-        let room = room - room % self.mds;
-        if room == 0 {
+        if room < self.mds {
             return Gate::Congestion;
         }
+        // A window has no room for a part of a datagram (RFC 9002 §7), but that of a scalable
+        // controller is often two or three, and what it takes off for a mark is less than one.
+        let room = match self.controller.ecn() {
+            Ect::Ect0 => room - room % self.mds,
+            Ect::Ect1 => room.next_multiple_of(self.mds),
+        };
         let measured = self.rtt.has_sample();
         let trains = self.controller.trains_per_second();
         let rate = self.pacing_rate();
@@ -538,7 +549,7 @@ impl PathRecovery {
         }
         match self.pacer.request(pacing, self.mds, room, now) {
             // The pacer lends what is missing of a datagram, and has it back before the next
-            // train; the window does not lend (RFC 9002 §7).
+            // train.
             Ok(bytes) => Gate::Open {
                 bytes: bytes.next_multiple_of(self.mds).min(room),
             },
