@@ -284,7 +284,7 @@ impl PathRecovery {
     /// Returns the pacing rate in bytes per second: the controller's, or the window over
     /// the round trip times 5/4, or times 2 while it doubles each round (RFC 9002 §7.7:
     /// small, but large enough that the pacer does not slow the growth). Where ACKs come in bunches,
-    /// a window takes longer than the smoothed RTT, which is of each ACK's newest packet.
+    /// a window takes longer than the RTT, which is of each ACK's newest packet.
     #[must_use]
     pub fn pacing_rate(&self) -> u64 {
         if let Some(rate) = self.controller.pacing_rate().filter(|rate| *rate > 0) {
@@ -303,13 +303,7 @@ impl PathRecovery {
             | State::ProbeRtt => 5,
         };
         let window = self.controller.window().saturating_mul(quarters);
-        // After a reduction the queue drains in less time than the smoothed RTT takes to notice.
-        let waiting = self
-            .rtt
-            .in_flight_time()
-            .saturating_sub(self.rtt.smoothed());
-        let newest = self.rtt.smoothed().min(self.rtt.latest());
-        let time = (newest + waiting).max(Duration::from_nanos(1));
+        let time = self.rtt.in_flight_time().max(Duration::from_nanos(1));
         rate::bytes_per_second(window, time.saturating_mul(4)).max(1)
     }
 

@@ -58,8 +58,12 @@ impl Rtt {
     /// At most a quarter more than the round trip, so that 5/4 of a window in this time is never
     /// less than a window in a round trip: where one ACK is for most of a window, what waits is
     /// what the pacer itself has spread.
+    ///
+    /// The newest round trip counts where it is shorter than the smoothed one: after a reduction
+    /// the queue drains sooner than the mean tells.
     pub(crate) fn in_flight_time(&self) -> Duration {
-        self.smoothed + Duration::from_nanos(self.waiting.into()).min(self.smoothed / 4)
+        let waiting = Duration::from_nanos(self.waiting.into()).min(self.smoothed / 4);
+        self.smoothed.min(self.latest) + waiting
     }
 
     /// Records how long ago the packets of the ACK that gave the last sample were sent, on average,
@@ -225,6 +229,16 @@ mod tests {
             let off = rtt.in_flight_time().abs_diff(MS * expected);
             assert!(off < MS, "{age}: {:?}", rtt.in_flight_time());
         }
+    }
+
+    #[test]
+    fn in_flight_time_falls_at_once_and_rises_slowly() {
+        let mut rtt = sampled(MS * 60);
+        rtt.sample(MS * 30, Duration::ZERO, NOW);
+        assert_eq!(rtt.in_flight_time(), MS * 30);
+        rtt.sample(MS * 90, Duration::ZERO, NOW);
+        assert_eq!(rtt.in_flight_time(), rtt.smoothed());
+        assert!(rtt.smoothed() < MS * 62);
     }
 
     #[test]

@@ -46,7 +46,7 @@
 //!   ten seconds; samples that only ProbeRTT marked as application-limited count (see
 //!   `filters`, `model`).
 //! - An RTT sample that met a queue of at most two datagrams postpones ProbeRTT like a
-//!   lower one, for ten seconds at most (see `filters`), and CRUISE has no pacing margin then (see `control`).
+//!   lower one, and both for ten seconds at most (see `filters`). CRUISE has no pacing margin then (see `control`).
 //! - The pacing rate is at least one minimum window per second.
 //! - A model from before a long pause gives way to the first round with more than 2 % of loss
 //!   (see `restart`).
