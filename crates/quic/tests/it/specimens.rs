@@ -66,11 +66,8 @@ fn idle_from_last_send_specimen_stalls_in_death_spiral() {
             late as u64 * 4 >= seeds,
             "{late} of {seeds} miss ten seconds"
         );
-        // The others sit a little above it, behind a boundary in the future.
-        assert!(
-            3 * pinned >= 2 * late,
-            "{pinned} of {late} pinned at the floor"
-        );
+        // The others, up to half, sit a little above it, behind a boundary in the future.
+        assert!(2 * pinned >= late, "{pinned} of {late} pinned at the floor");
         let (_, late, pinned) = spirals(None, clock);
         assert_eq!((late, pinned), (0, 0));
     }
