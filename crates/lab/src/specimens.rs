@@ -115,12 +115,13 @@ pub const SPECIMEN_CASES: &[SpecimenCase] = &[
         1,
         Detector::PhaseStuck,
     ),
+    // A ProbeRTT frees it from DOWN before the phase counts as stuck.
     found(
         Specimen::DownTrap,
         "bbr_plain",
         "bbr",
         1,
-        Detector::PhaseStuck,
+        Detector::BwCollapse,
     ),
     found(
         Specimen::PreAckInflightExit,
