@@ -11,7 +11,8 @@ use super::window_adjustment::{Growth, WindowAdjustment};
 /// that overflows, and half of the window would not fill the path.
 const ECN_BETA: (u64, u64) = (4, 5);
 
-/// Halves the window on a loss (RFC 9002 appendix B.1, kLossReductionFactor), takes a fifth of it on a mark, and adds a datagram per acknowledged window.
+/// Halves the window on a loss (RFC 9002 appendix B.1, kLossReductionFactor), takes a fifth of it
+/// on a mark, and adds a datagram per acknowledged window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewReno {
     carry: Carry,

@@ -123,15 +123,15 @@ impl MinRtt {
     ) {
         self.probe_expired = now > self.probe_stamp + PROBE_RTT_INTERVAL;
         if let Some(rtt) = sample {
-            let lower = self.probe_min.is_none_or(|min| rtt < min);
-            let near = self
-                .probe_min
-                .is_some_and(|min| rtt <= min.saturating_add(slack));
             let may_postpone = app_limited || now <= self.probed + MAX_POSTPONED;
-            if self.probe_expired || (may_postpone && (lower || near)) {
+            let is_short = |slack: Duration| {
+                self.probe_min
+                    .is_none_or(|min| rtt <= min.saturating_add(slack))
+            };
+            if self.probe_expired || (may_postpone && is_short(slack)) {
                 self.probe_stamp = now;
             }
-            if self.probe_expired || lower {
+            if self.probe_expired || is_short(Duration::ZERO) {
                 self.probe_min = Some(rtt);
             }
         }
