@@ -6,7 +6,12 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 environment=${CLEARWAY_PICOQUIC:-$HOME/.cache/clearway/aiopquic}
 programs=${CLEARWAY_PEERS:-$HOME/.cache/clearway/bin}
-[ -x "$environment/bin/python" ] || "${PYTHON:-python3}" -m venv "$environment"
+python=${PYTHON:-python3}
+is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2> /dev/null; }
+if ! is_recent "$environment/bin/python"; then
+    is_recent "$python" || { echo "picoquic: not installed, because $python is not Python 3.12 or newer"; exit 1; }
+    "$python" -m venv --clear "$environment"
+fi
 "$environment/bin/pip" install --quiet --disable-pip-version-check 'aiopquic==0.6.1'
 mkdir -p "$programs"
 printf '#!/bin/sh\nexec "%s/bin/python" "%s/endpoint.py" "$@"\n' "$environment" "$here" \
