@@ -302,11 +302,11 @@ impl Probe {
             .run_side_by_side(&contact, &again, patient, |_| {})
             .await
             .into_iter();
-        for result in &mut results {
+        for (case, result) in cases.iter().zip(&mut results) {
             if result.is_to_be_repeated()
                 && let Some(second) = second.next()
             {
-                result.add_second_attempt(second);
+                result.add_second_attempt(second, case.intrusive);
                 on_result(result);
             }
         }

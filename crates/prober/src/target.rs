@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clearway_quic::crypto::{Algorithms, ClientCrypto, ClientSessions, ConfigError, Group, Roots};
 use http::Uri;
+use http::uri::Authority;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
@@ -78,12 +79,15 @@ impl Target {
             return Err(wrong("expected the scheme https"));
         }
         let authority = uri.authority().ok_or_else(|| wrong(expected))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("user names and passwords are not supported"));
+        }
         let host = authority.host().trim_matches(['[', ']']).to_owned();
         let name = ServerName::try_from(host.clone())
             .map_err(|_| wrong("expected a DNS name or an IP address as host"))?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
-            port: authority.port_u16().unwrap_or(443),
+            port: port(authority).ok_or_else(|| wrong("expected a port from 1 to 65535"))?,
             authority: authority.as_str().to_owned(),
             path: path.to_owned(),
             host,
@@ -149,6 +153,14 @@ fn crypto(trust: Trust) -> Result<ClientCrypto, TargetError> {
     Ok(crypto.algorithms(Algorithms::default().with_groups(&groups)))
 }
 
+/// Returns the port, 443 if there is none, and nothing for what is no port.
+fn port(authority: &Authority) -> Option<u16> {
+    match authority.as_str().strip_prefix(authority.host()) {
+        Some("" | ":") => Some(443),
+        _ => authority.port_u16().filter(|&port| port != 0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +185,10 @@ mod tests {
             ("https://", "such as https://example.org/"),
             ("https://a b/", "such as https://example.org/"),
             ("https://a_b..c/", "a DNS name or an IP address"),
+            ("https://localhost:99999/", "a port from 1 to 65535"),
+            ("https://[::1]:0/", "a port from 1 to 65535"),
+            ("https://localhost:x/", "a port from 1 to 65535"),
+            ("https://a@localhost/", "not supported"),
         ] {
             let error = Target::new(url, Trust::Any).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clearway_prober::{Case, Probe, ProbeError, Report, TargetError, Verdict, html, table};
@@ -24,6 +25,12 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode, Failure> {
         return list(args, &cases).map(|()| ExitCode::SUCCESS);
     };
     let probe = probe(args, url)?;
+    if let Some(file) = &args.report {
+        // Before the cases run, which takes a while.
+        let mut options = fs::OpenOptions::new();
+        let opened = options.create(true).append(true).open(file);
+        opened.map_err(|error| unwritable(file, &error))?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -34,19 +41,18 @@ pub(crate) fn command(args: &Args) -> Result<ExitCode, Failure> {
     })?;
     let report = report.map_err(|error| failure(&error))?;
     if let Some(file) = &args.report {
-        fs::write(file, html(&report)).map_err(|error| {
-            Failure::caused(
-                Kind::Output,
-                format!("cannot write {}", file.display()),
-                &error,
-            )
-        })?;
+        fs::write(file, html(&report)).map_err(|error| unwritable(file, &error))?;
     }
     match args.json {
         true => print_json(&report)?,
         false => print(|out| out.write_all(text(&report, args.all).as_bytes()))?,
     }
     conclude(&report)
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("cannot write {}", file.display());
+    Failure::caused(Kind::Output, message, error)
 }
 
 /// Returns the exit code, or why there is none.

@@ -18,8 +18,12 @@ const MAX_FILE: u64 = 16 << 20;
 pub(super) fn cases(args: &Args) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     for file in &args.script {
-        let parsed = parse(&read(file)?);
-        cases.extend(parsed.map_err(|error| invalid(file, &error))?);
+        let parsed = parse(&read(file)?).map_err(|error| invalid(file, &error))?;
+        if parsed.is_empty() {
+            let message = format!("{} has no case: begin one with `case NAME`", file.display());
+            return Err(Failure::new(Kind::Arguments, message));
+        }
+        cases.extend(parsed);
     }
     for file in &args.h3i {
         let expect: Vec<_> = args.expect.iter().map(String::as_str).collect();
@@ -30,13 +34,12 @@ pub(super) fn cases(args: &Args) -> Result<Vec<Case>, Failure> {
         cases = builtin_cases();
     }
     if !args.case.is_empty() {
-        let chosen = |case: &Case| args.case.iter().any(|glob| matches(glob, &case.name));
-        cases.retain(chosen);
-        if cases.is_empty() {
-            let globs = args.case.join(", ");
-            let message = format!("no case is named {globs}: `clearway probe --list` prints all");
+        let is_known = |glob: &&String| cases.iter().any(|case| matches(glob, &case.name));
+        if let Some(glob) = args.case.iter().find(|glob| !is_known(glob)) {
+            let message = format!("no case is named {glob}: `clearway probe --list` prints all");
             return Err(Failure::new(Kind::Arguments, message));
         }
+        cases.retain(|case| args.case.iter().any(|glob| matches(glob, &case.name)));
     }
     if !args.intrusive && !args.list {
         cases.retain(|case| !case.intrusive);

@@ -29,6 +29,13 @@ impl Session<'_> {
         if met(self) {
             return (Verdict::AsExpected, self.came());
         }
+        // Whether this case has ended the server, another, or somebody, cannot be told here. A
+        // case that is about just that is intrusive.
+        let could_end_it = case.intrusive && self.observed.datagrams > 0;
+        if self.observed.refused && !could_end_it {
+            let why = format!("the server does not listen any more: {}", self.came());
+            return (Verdict::NotRun, why);
+        }
         if self.is_generic(case) {
             return (Verdict::Permitted, self.came());
         }
@@ -106,13 +113,14 @@ impl Session<'_> {
                 Expected::Silence => {
                     let something = |session: &Self| session.observed.new_datagrams() > 0;
                     let time = self.limits.patience / 2;
-                    !self
+                    let came = self
                         .wait_for(time, |session| something(session) || met(session))
-                        .await
+                        .await;
+                    !came && !self.observed.refused
                 }
                 Expected::Open => {
                     self.wait_for(self.limits.patience, met).await;
-                    self.observed.closed.is_none()
+                    self.observed.closed.is_none() && !self.observed.refused
                 }
                 Expected::Serves => {
                     self.wait_for(GRACE, |_| false).await;

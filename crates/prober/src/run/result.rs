@@ -86,19 +86,26 @@ impl CaseResult {
         )
     }
 
-    /// Adds what a second attempt found.
-    pub(crate) fn add_second_attempt(&mut self, second: Self) {
+    /// Adds what a second attempt found. An `intrusive` case may have ended the server in the
+    /// first one.
+    pub(crate) fn add_second_attempt(&mut self, second: Self, intrusive: bool) {
         let seconds = self.seconds + second.seconds;
-        match second.verdict {
-            Verdict::AsExpected | Verdict::Permitted => {
+        let both = || format!("first: {}; when repeated: {}", self.came, second.came);
+        match (self.verdict, second.verdict) {
+            (Verdict::Deviation, Verdict::NotRun) if intrusive => self.came = both(),
+            (_, Verdict::AsExpected | Verdict::Permitted)
+            | (Verdict::Deviation | Verdict::Unadvised, Verdict::NotApplicable) => {
+                self.came = both();
                 self.verdict = Verdict::Unsteady;
-                self.came = format!("first: {}; when repeated: {}", self.came, second.came);
             }
-            Verdict::Unadvised
-            | Verdict::Deviation
-            | Verdict::Unsteady
-            | Verdict::NotApplicable
-            | Verdict::NotRun => *self = second,
+            (
+                _,
+                Verdict::Unadvised
+                | Verdict::Deviation
+                | Verdict::Unsteady
+                | Verdict::NotApplicable
+                | Verdict::NotRun,
+            ) => *self = second,
         }
         self.seconds = seconds;
     }

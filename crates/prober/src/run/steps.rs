@@ -5,19 +5,18 @@ use std::time::Instant;
 
 use super::{Facts, Session, Stop};
 use crate::raw::{PacketOptions, RawConnection, Tls};
-use crate::script::{ConnectUntil, FrameSpec, Item, Mark, RawDatagram, SendOptions, Step, WaitFor};
+use crate::script::{
+    ConnectUntil, FrameSpec, Item, MAX_DATAGRAM, MAX_ROUNDS, Mark, RawDatagram, SendOptions, Step,
+    WaitFor,
+};
 use crate::wire::packet::Level;
 use crate::wire::parameters::Parameters;
-use crate::wire::{hex, http};
+use crate::wire::{hex, http, put_short_prefixed};
 
-/// Most rounds of a `repeat`.
-const MAX_ROUNDS: u64 = 10_000;
 /// How long SETTINGS and a ticket are waited for behind the first response.
 const MORE_FACTS: Duration = Duration::from_millis(500);
 /// How many rounds pass between two looks at the socket.
 const ROUNDS_AT_ONCE: u64 = 16;
-/// Most bytes of a raw datagram.
-const MAX_DATAGRAM: u64 = 65_000;
 
 impl Session<'_> {
     /// Executes steps, until the connection is over.
@@ -306,8 +305,7 @@ impl Session<'_> {
         if let Some(version) = &datagram.version {
             bytes.extend((version.evaluate(self)? as u32).to_be_bytes());
             for cid in [&dcid, &scid] {
-                bytes.push(cid.len() as u8);
-                bytes.extend_from_slice(cid);
+                put_short_prefixed(&mut bytes, cid)?;
             }
         } else {
             bytes.extend_from_slice(&dcid);

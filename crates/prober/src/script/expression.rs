@@ -2,6 +2,7 @@
 
 use super::error::unknown;
 use super::lexer::unquote;
+use crate::wire::{VARINT_MAX, put_varint};
 
 /// A value that is known once the connection is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +178,19 @@ impl Expression {
         })
     }
 
+    /// Appends the value as a variable-length integer.
+    pub(super) fn put_varint(&self, scope: &dyn Scope, out: &mut Vec<u8>) -> Result<(), String> {
+        let value = self.evaluate(scope)?;
+        if value > VARINT_MAX {
+            return Err(format!(
+                "{value} is above 2^62-1, and no variable-length integer: write its bytes as RAW \
+                 hex:…"
+            ));
+        }
+        put_varint(out, value);
+        Ok(())
+    }
+
     /// Returns the value.
     pub(crate) fn evaluate(&self, scope: &dyn Scope) -> Result<u64, String> {
         Ok(match self {
@@ -187,12 +201,22 @@ impl Expression {
                 .ok_or_else(|| format!("stream {name:?} is not open yet: write to it first"))?,
             Self::Nth(kind, nth) => {
                 let nth = nth.evaluate(scope)?;
-                nth.saturating_mul(4).saturating_add(*kind as u64)
+                let id = nth
+                    .checked_mul(4)
+                    .and_then(|id| id.checked_add(*kind as u64));
+                id.ok_or_else(too_large)?
             }
-            Self::Sum(a, b) => a.evaluate(scope)?.saturating_add(b.evaluate(scope)?),
+            Self::Sum(a, b) => {
+                let sum = a.evaluate(scope)?.checked_add(b.evaluate(scope)?);
+                sum.ok_or_else(too_large)?
+            }
             Self::Difference(a, b) => a.evaluate(scope)?.saturating_sub(b.evaluate(scope)?),
         })
     }
+}
+
+fn too_large() -> String {
+    "the number is above 2^64-1".to_owned()
 }
 
 /// Reads `16`, `0x10`, `2^60`.

@@ -20,6 +20,12 @@ pub use parser::parse;
 pub(crate) use setup::{Mark, Need, Setup};
 pub(crate) use steps::{ConnectUntil, FrameSpec, Item, RawDatagram, SendOptions, Step, WaitFor};
 
+/// Most rounds of a `repeat`.
+pub(crate) const MAX_ROUNDS: u64 = 10_000;
+
+/// Most bytes of a datagram.
+pub(crate) const MAX_DATAGRAM: u64 = 65_000;
+
 /// The part of the system that a case tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -6,7 +6,7 @@ use super::expression::Expression;
 use super::lexer::words;
 use super::setup::{Mark, Need, Setup};
 use super::steps::{ConnectUntil, FrameSpec, Item, RawDatagram, SendOptions, Step, WaitFor};
-use super::{Case, Layer, Requirement, ScriptError};
+use super::{Case, Layer, MAX_DATAGRAM, MAX_ROUNDS, Requirement, ScriptError};
 use crate::wire::packet::Level;
 
 /// Most cases in a file, and most steps in a case.
@@ -176,14 +176,18 @@ impl Builder {
             "parameter" => case.setup.parameter(rest)?,
             "hello" => case.setup.hello(rest)?,
             "token" => case.setup.token(rest)?,
-            "version" => case.setup.version = constant(rest)? as u32,
-            "initial-size" => case.setup.initial_size = constant(rest)? as usize,
+            "version" => case.setup.version = at_most(u32::MAX.into(), rest)? as u32,
+            "initial-size" => case.setup.initial_size = at_most(MAX_DATAGRAM, rest)? as usize,
             "early-data" => case.setup.early_data = true,
             "repeat" => {
                 let [count] = rest else {
                     return Err("expected one number: `repeat 10`".into());
                 };
-                self.open.push((Expression::parse(count)?, Vec::new()));
+                let count = Expression::parse(count)?;
+                if matches!(count, Expression::Number(count) if count > MAX_ROUNDS) {
+                    return Err(format!("a case repeats steps at most {MAX_ROUNDS} times"));
+                }
+                self.open.push((count, Vec::new()));
             }
             "end" => {
                 let (count, steps) = self.open.pop().ok_or("`end` without `repeat`: remove it")?;
@@ -304,6 +308,14 @@ fn one_of<T: Copy>(what: &str, words: &[String], known: &[(&str, T)]) -> Result<
     found
         .map(|(_, value)| *value)
         .ok_or_else(|| unknown(what, word, names()))
+}
+
+/// Reads one number, and checks it.
+fn at_most(limit: u64, words: &[String]) -> Result<u64, String> {
+    match constant(words)? {
+        number if number > limit => Err(format!("{number} is above the limit of {limit}")),
+        number => Ok(number),
+    }
 }
 
 fn constant(words: &[String]) -> Result<u64, String> {

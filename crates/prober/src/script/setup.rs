@@ -6,6 +6,7 @@ use super::lexer::unquote;
 use crate::wire::hello::{EXTENSIONS, HelloEdit};
 use crate::wire::packet::{MIN_INITIAL, VERSION_1};
 use crate::wire::parameters::{self, ParameterEdit};
+use crate::wire::put_short_prefixed;
 
 /// The client that a case uses.
 #[derive(Clone, Debug)]
@@ -114,8 +115,8 @@ impl Setup {
                 })?;
                 HelloEdit::Set(extension(name)?, constant(bytes)?)
             }
-            "session-id" => HelloEdit::SessionId(constant(argument)?),
-            "compression" => HelloEdit::Compression(constant(argument)?),
+            "session-id" => HelloEdit::SessionId(short(constant(argument)?)?),
+            "compression" => HelloEdit::Compression(short(constant(argument)?)?),
             "suites" => HelloEdit::Suites(constant(argument)?),
             "append" => HelloEdit::Append(constant(argument)?),
             "type" => HelloEdit::MessageType(argument.parse().map_err(|_| {
@@ -158,13 +159,20 @@ fn constant(text: &str) -> Result<Vec<u8>, String> {
     BytesValue::parse(text)?.evaluate(&Nothing)
 }
 
+/// Returns the bytes if their length fits into the one byte in front of them.
+fn short(bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    put_short_prefixed(&mut Vec::new(), &bytes)?;
+    Ok(bytes)
+}
+
 /// Reads a parameter's value: bytes, or a number, which becomes a variable-length integer.
 fn parameter_value(text: &str) -> Result<Vec<u8>, String> {
     if text.starts_with('"') || text.starts_with("hex:") || text.starts_with("fill:") {
         return constant(text);
     }
-    let value = Expression::parse(text)?.evaluate(&Nothing)?;
-    Ok(parameters::integer(value))
+    let mut value = Vec::new();
+    Expression::parse(text)?.put_varint(&Nothing, &mut value)?;
+    Ok(value)
 }
 
 fn parameter_id(name: &str) -> Result<u64, String> {

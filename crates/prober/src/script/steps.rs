@@ -9,7 +9,7 @@ use super::lexer::unquote;
 use super::setup::Mark;
 use crate::wire::frame::{Form, Shape, shape_named};
 use crate::wire::packet::Level;
-use crate::wire::{http, put_prefixed, put_varint};
+use crate::wire::{http, put_prefixed, put_short_prefixed, put_varint};
 
 /// How far a handshake goes before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,14 +172,13 @@ impl FrameSpec {
         for (field, value) in self.shape.fields.iter().zip(&self.values) {
             match (field.form, value) {
                 (Form::Repeat, Value::Number(count)) => times = count.evaluate(scope)?,
-                (_, Value::Number(number)) => put_varint(&mut frame, number.evaluate(scope)?),
+                (_, Value::Number(number)) => number.put_varint(scope, &mut frame)?,
                 (Form::Prefixed, Value::Bytes(bytes)) => {
                     put_prefixed(&mut frame, &bytes.evaluate(scope)?);
                 }
                 (Form::ShortPrefixed, Value::Bytes(bytes)) => {
                     let bytes = bytes.evaluate(scope)?;
-                    frame.push(bytes.len() as u8);
-                    frame.extend_from_slice(&bytes);
+                    put_short_prefixed(&mut frame, &bytes)?;
                 }
                 (Form::Plain | Form::Varint | Form::Repeat, Value::Bytes(bytes)) => {
                     frame.extend_from_slice(&bytes.evaluate(scope)?);
@@ -285,18 +284,18 @@ impl Item {
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         match self {
-            Self::Varint(value) => put_varint(out, value.evaluate(scope)?),
+            Self::Varint(value) => value.put_varint(scope, out)?,
             Self::Frame(kind, payload) => http::put_frame(out, *kind, &payload.evaluate(scope)?),
             Self::FrameOfVarint(kind, value) => {
                 let mut payload = Vec::new();
-                put_varint(&mut payload, value.evaluate(scope)?);
+                value.put_varint(scope, &mut payload)?;
                 http::put_frame(out, *kind, &payload);
             }
             Self::Settings(pairs) => {
                 let mut payload = Vec::new();
                 for (id, value) in pairs {
-                    put_varint(&mut payload, id.evaluate(scope)?);
-                    put_varint(&mut payload, value.evaluate(scope)?);
+                    id.put_varint(scope, &mut payload)?;
+                    value.put_varint(scope, &mut payload)?;
                 }
                 http::put_frame(out, http::kind::SETTINGS, &payload);
             }

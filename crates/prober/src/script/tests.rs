@@ -114,6 +114,21 @@ fn errors_name_the_line_and_the_remedy() {
 }
 
 #[test]
+fn numbers_that_cannot_be_sent_as_written_are_refused() {
+    for (line, message) in [
+        ("initial-size 100000", "above the limit of 65000"),
+        ("version 0x100000000", "above the limit of 4294967295"),
+        ("repeat 10001\nsend 1rtt: PING\nend", "at most 10000 times"),
+        ("hello session-id fill:256", "more than the 255"),
+        ("parameter initial_max_data=2^62", "above 2^62-1"),
+    ] {
+        let script = format!("case a\n{line}\nconnect\nexpect alive\n");
+        let error = parse(&script).unwrap_err();
+        assert!(error.message.contains(message), "{line}: {error}");
+    }
+}
+
+#[test]
 fn nothing_in_a_script_panics() {
     let words = [
         "case",

@@ -13,8 +13,8 @@ pub(crate) mod parameters;
 /// Largest number that a variable-length integer can say (RFC 9000 §16).
 pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// Appends a variable-length integer in its shortest form (RFC 9000 §16). What is above 2^62 - 1
-/// loses its two highest bits.
+/// Appends a variable-length integer in its shortest form (RFC 9000 §16). What is above
+/// [`VARINT_MAX`] loses its two highest bits: numbers of scripts are checked before.
 pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
     match value & VARINT_MAX {
         value @ 0..=0x3f => out.push(value as u8),
@@ -28,6 +28,20 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
 pub(crate) fn put_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
+}
+
+/// Appends bytes behind their length in one byte.
+///
+/// # Errors
+/// If there are more than 255.
+pub(crate) fn put_short_prefixed(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), String> {
+    let length = u8::try_from(bytes.len()).map_err(|_| {
+        let count = bytes.len();
+        format!("{count} bytes are more than the 255 that a length of one byte can say")
+    })?;
+    out.push(length);
+    out.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// Returns bytes as hexadecimal digits.

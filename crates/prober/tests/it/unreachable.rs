@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
 use clearway_prober::testing::{Defect, DefectiveServer};
-use clearway_prober::{Probe, ProbeError, Trust};
+use clearway_prober::{Probe, ProbeError, Trust, Verdict, builtin_cases};
 
 async fn error(url: &str, trust: Trust) -> ProbeError {
     let probe = Probe::new(url, trust).unwrap();
@@ -25,6 +25,26 @@ async fn closed_port_is_named() {
             .contains("nobody listens on this UDP port"),
         "{error}"
     );
+}
+
+/// Nothing is blamed on a server that is not there any more, nor is its silence an answer.
+#[tokio::test]
+async fn server_that_has_gone_away_makes_no_case_pass_or_deviate() {
+    let server = DefectiveServer::start(Defect::Deaf).await.unwrap();
+    let probe = Probe::new(&server.url(), Trust::Any).unwrap();
+    let probe = probe
+        .patience(Duration::from_millis(300))
+        .connect_timeout(Duration::from_secs(2))
+        .parallel(24);
+    probe.contact().await.unwrap();
+    drop(server);
+    let report = probe.run(&builtin_cases(), |_| {}).await.unwrap();
+    let judged: Vec<_> = report
+        .results
+        .iter()
+        .filter(|result| !matches!(result.verdict, Verdict::NotRun | Verdict::NotApplicable))
+        .collect();
+    assert!(judged.is_empty(), "{judged:#?}");
 }
 
 #[tokio::test]
