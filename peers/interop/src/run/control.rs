@@ -23,7 +23,7 @@ pub(crate) struct Control {
     #[command(flatten)]
     sender: TcpSender,
     /// How often it is measured
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
     /// The seed of the network in the first run; the next ones have the next numbers
     #[arg(long, default_value_t = 0)]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use clearway_recovery::congestion::{Algorithm, AlgorithmError};
 use clearway_trace::capture::KeyLog;
 use tempfile::TempDir;
 
@@ -23,7 +24,7 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) name: String,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Whether it speaks HTTP/3 only.
     pub(crate) only_http3: bool,
     /// Whether it is Clearway.
@@ -41,10 +42,24 @@ pub(crate) fn parse_http3(text: &str) -> Result<Endpoint, String> {
 
 /// Parses `NAME=PROGRAM`.
 pub(crate) fn parse(text: &str) -> Result<Endpoint, String> {
-    match text.split_once('=') {
-        Some((name, program)) if !name.is_empty() => Ok(Endpoint::new(name, program)),
-        _ => Err(format!("invalid endpoint {text:?}: expected NAME=PROGRAM")),
+    let (name, program) = match text.split_once('=') {
+        Some((name, program)) if !name.is_empty() && !program.is_empty() => (name, program),
+        _ => return Err(format!("invalid endpoint {text:?}: expected NAME=PROGRAM")),
+    };
+    // Names are in a Markdown table, and in the names of the folders that are kept.
+    let is_unfit = |character: char| "|/".contains(character) || character.is_whitespace();
+    if name.contains(is_unfit) {
+        return Err(format!(
+            "invalid name {name:?}: must not contain '|', '/' or whitespace"
+        ));
     }
+    Ok(Endpoint::new(name, program))
+}
+
+/// Checks the name of a congestion controller of Clearway.
+pub(crate) fn parse_controller(name: &str) -> Result<String, AlgorithmError> {
+    let _: Algorithm = name.parse()?;
+    Ok(name.to_owned())
 }
 
 impl Endpoint {
