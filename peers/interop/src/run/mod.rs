@@ -6,6 +6,7 @@
 mod capture;
 mod catalogue;
 mod checks;
+mod cleanup;
 pub(crate) mod control;
 mod decrypted;
 mod endpoint;
@@ -92,6 +93,7 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
             report.leave_out(test.name, (&client.name, &server.name));
         }
     }
+    cleanup::on_signals()?;
     let run = |planned: &Planned<'_>, repetition| planned.run(repetition, options);
     jobs::run_all(&planned, options, run, |planned, cell| {
         let (test, client, server) = (
@@ -102,6 +104,8 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
         eprintln!("{test} {client} → {server}: {}", cell.last);
         report.set(test, (client, server), cell);
         if let Some(file) = &options.markdown {
+            // A signal must not leave half a file.
+            let _present = cleanup::present();
             let all = report.update(file)?;
             if let Some(summary) = &options.summary {
                 all.update_summary(summary)?;
