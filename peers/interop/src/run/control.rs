@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::{
-    catalogue,
+    catalogue, cleanup,
     inside::{TcpFlow, TcpSender},
     test,
     tunnel::{self, Tunnel},
@@ -23,7 +23,7 @@ pub(crate) struct Control {
     #[command(flatten)]
     sender: TcpSender,
     /// How often it is measured
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
     /// The seed of the network in the first run; the next ones have the next numbers
     #[arg(long, default_value_t = 0)]
@@ -33,6 +33,7 @@ pub(crate) struct Control {
 /// Measures the share of TCP with the chosen controller beside CUBIC, and prints the rates in kbit/s
 /// and their median.
 pub(crate) fn run(options: &Control) -> Result<()> {
+    cleanup::on_signals()?;
     let mut rates = Vec::new();
     for repetition in 0..options.repetitions {
         let seed = options.seed.saturating_add(repetition.into());

@@ -2,28 +2,30 @@
 
 use std::{
     fs::{self, File},
+    io::Read as _,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use clearway_recovery::congestion::{Algorithm, AlgorithmError};
 use clearway_trace::capture::KeyLog;
 use tempfile::TempDir;
 
-use super::inside;
+use super::{
+    cleanup::{self, Group, POLL},
+    inside,
+};
 
 /// The exit code for a test that an endpoint does not support.
 const UNSUPPORTED: i32 = 127;
-
-/// How often a running client is looked at.
-const POLL: Duration = Duration::from_millis(20);
 
 /// A program that keeps the contract.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) name: String,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
     /// Whether it speaks HTTP/3 only.
     pub(crate) only_http3: bool,
     /// Whether it is Clearway.
@@ -41,10 +43,24 @@ pub(crate) fn parse_http3(text: &str) -> Result<Endpoint, String> {
 
 /// Parses `NAME=PROGRAM`.
 pub(crate) fn parse(text: &str) -> Result<Endpoint, String> {
-    match text.split_once('=') {
-        Some((name, program)) if !name.is_empty() => Ok(Endpoint::new(name, program)),
-        _ => Err(format!("invalid endpoint {text:?}: expected NAME=PROGRAM")),
+    let (name, program) = match text.split_once('=') {
+        Some((name, program)) if !name.is_empty() && !program.is_empty() => (name, program),
+        _ => return Err(format!("invalid endpoint {text:?}: expected NAME=PROGRAM")),
+    };
+    // Names are in a Markdown table, and in the names of the folders that are kept.
+    let is_unfit = |character: char| "|/".contains(character) || character.is_whitespace();
+    if name.contains(is_unfit) {
+        return Err(format!(
+            "invalid name {name:?}: must not contain '|', '/' or whitespace"
+        ));
     }
+    Ok(Endpoint::new(name, program))
+}
+
+/// Checks the name of a congestion controller of Clearway.
+pub(crate) fn parse_controller(name: &str) -> Result<String, AlgorithmError> {
+    let _: Algorithm = name.parse()?;
+    Ok(name.to_owned())
 }
 
 impl Endpoint {
@@ -116,7 +132,12 @@ pub(crate) struct Mounts(TempDir);
 impl Mounts {
     /// Creates them with files of these names and sizes, and a certificate of `chain` links.
     pub(crate) fn new(files: &[(String, usize)], chain: usize) -> Result<Self> {
-        let this = Self(tempfile::tempdir()?);
+        let this = {
+            let mut present = cleanup::present();
+            let this = Self(tempfile::tempdir()?);
+            present.folders.insert(this.0.path().to_owned());
+            this
+        };
         for name in ["www", "downloads", "certs", "qlog"] {
             fs::create_dir(this.path(name))?;
         }
@@ -150,14 +171,31 @@ impl Mounts {
         KeyLog::parse(&text).unwrap_or_default()
     }
 
-    /// Copies the directories to `folder`, to look at what went wrong.
-    pub(crate) fn keep(self, folder: &Path) -> Result<()> {
+    /// Copies the directories to `folder`, to look at what went wrong. What an earlier run left
+    /// there is replaced.
+    pub(crate) fn keep(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder.parent().unwrap_or(folder))?;
-        let from = self.0.keep();
-        let status = Command::new("cp").arg("-r").arg(&from).arg(folder).status();
-        fs::remove_dir_all(&from)?;
-        status.context("copying the directories")?;
+        if folder.exists() {
+            fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+        }
+        let mut copy = Command::new("cp");
+        copy.arg("-r").arg(self.0.path()).arg(folder);
+        let status = Group::spawn(&mut copy).and_then(|mut cp| cp.wait());
+        let status = status.context("running cp")?;
+        ensure!(
+            status.success(),
+            "copying the directories to {}: cp ended with {status}",
+            folder.display()
+        );
         Ok(())
+    }
+}
+
+impl Drop for Mounts {
+    fn drop(&mut self) {
+        // Not left to `TempDir`, which would remove it only after it has been forgotten.
+        let _ = fs::remove_dir_all(self.0.path());
+        cleanup::present().folders.remove(self.0.path());
     }
 }
 
@@ -188,37 +226,22 @@ fn certify(folder: &Path, links: usize) -> Result<()> {
         cp link1.key priv.key
         "#
     );
-    let output = Command::new("bash")
-        .args(["-c", &script, "certify"])
-        .arg(folder)
-        .output()
-        .context("running openssl")?;
-    if !output.status.success() {
-        bail!("openssl: {}", String::from_utf8_lossy(&output.stderr));
+    let mut command = Command::new("bash");
+    command.args(["-c", &script, "certify"]).arg(folder);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut bash = Group::spawn(&mut command).context("running openssl")?;
+    let mut errors = String::new();
+    if let Some(mut stderr) = bash.take_stderr() {
+        stderr.read_to_string(&mut errors)?;
+    }
+    if !bash.wait()?.success() {
+        bail!("openssl: {errors}");
     }
     Ok(())
 }
 
-/// How long a program may take to end when it is asked to, as servers in the public runner.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// Asks a program to end, so that its trace is complete, and kills it if it does not.
-fn end(child: &mut Child) {
-    let begun = Instant::now();
-    // Once it has been waited for, its ID may be another process's.
-    if matches!(child.try_wait(), Ok(None)) {
-        let id = child.id().to_string();
-        let _ = Command::new("kill").args(["-TERM", &id]).status();
-    }
-    while matches!(child.try_wait(), Ok(None)) && begun.elapsed() < GRACE {
-        std::thread::sleep(POLL);
-    }
-    let _ = child.kill();
-    let _ = child.wait();
-}
-
-/// A running server. When it is dropped it is asked to end, and killed if it does not.
-pub(crate) struct Server(Child);
+/// A running server.
+pub(crate) struct Server(Group);
 
 impl Server {
     /// Starts a server; `None` if it does not support the test.
@@ -230,14 +253,15 @@ impl Server {
         extra: &Extra,
     ) -> Result<Option<Self>> {
         let mut command = endpoint.command("server", test, mounts, extra)?;
-        let child = command.env("PORT", port.to_string()).spawn();
-        let mut server = Self(child.with_context(|| format!("starting {}", endpoint.name))?);
+        let group = Group::spawn(command.env("PORT", port.to_string()));
+        let mut server = Self(group.with_context(|| format!("starting {}", endpoint.name))?);
         let answered = match &extra.namespace {
             None => inside::wait_for_answer(port, || Ok(server.0.try_wait()?.is_none()))?,
             Some(space) => {
                 let mut probe = inside::command(space)?;
-                let probe = probe.args(["probe", &port.to_string()]);
-                probe.output()?.status.success()
+                probe.args(["probe", &port.to_string()]);
+                probe.stdin(Stdio::null()).stderr(Stdio::null());
+                Group::spawn(&mut probe)?.wait()?.success()
             }
         };
         if answered {
@@ -248,12 +272,6 @@ impl Server {
             Some(status) => bail!("the server {} ended with {status}", endpoint.name),
             None => bail!("the server {} answered no probe", endpoint.name),
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        end(&mut self.0);
     }
 }
 
@@ -273,11 +291,11 @@ pub(crate) fn run_client(
     extra: &Extra,
     patience: Duration,
 ) -> Result<Ended> {
-    let child = endpoint.command("client", test, mounts, extra)?.spawn();
-    let mut child = child.with_context(|| format!("starting {}", endpoint.name))?;
+    let client = Group::spawn(&mut endpoint.command("client", test, mounts, extra)?);
+    let mut client = client.with_context(|| format!("starting {}", endpoint.name))?;
     let begun = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
+        if let Some(status) = client.try_wait()? {
             return Ok(match status.code() {
                 Some(0) => Ended::Well,
                 Some(UNSUPPORTED) => Ended::Unsupported,
@@ -285,7 +303,6 @@ pub(crate) fn run_client(
             });
         }
         if begun.elapsed() > patience {
-            end(&mut child);
             return Ok(Ended::Badly(format!(
                 "the client was not done in {patience:?}"
             )));

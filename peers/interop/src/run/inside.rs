@@ -4,13 +4,15 @@ use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use socket2::SockRef;
+
+use super::cleanup::Group;
 
 /// How long a server may take to answer the first probe.
 const START: Duration = Duration::from_secs(10);
@@ -139,8 +141,8 @@ pub(crate) fn command(space: &str) -> Result<Command> {
 /// A TCP connection between two namespaces that has as much to send as the network carries. It
 /// ends when this is dropped.
 pub(crate) struct TcpFlow {
-    receiver: Child,
-    sender: Child,
+    receiver: Group,
+    sender: Group,
 }
 
 impl TcpFlow {
@@ -155,7 +157,7 @@ impl TcpFlow {
             let mut command = command(space)?;
             command.args([what, &address.to_string()]).args(options);
             command.stdin(Stdio::null());
-            command.spawn().context("starting a TCP connection")
+            Group::spawn(&mut command).context("starting a TCP connection")
         };
         let bytes = bytes.map(|bytes| format!("--bytes={bytes}"));
         let mut options = vec!["--controller", &sender.controller];
@@ -179,15 +181,6 @@ impl TcpFlow {
             }
             ensure!(begun.elapsed() < patience, "not done in {patience:?}");
             std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for TcpFlow {
-    fn drop(&mut self) {
-        for child in [&mut self.receiver, &mut self.sender] {
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }

@@ -37,7 +37,7 @@ impl Planned<'_> {
     }
 
     fn repetitions(&self, options: &Run) -> u32 {
-        options.repetitions.max(self.test.measured_runs).max(1)
+        options.repetitions.max(self.test.measured_runs)
     }
 }
 

@@ -6,6 +6,7 @@
 mod capture;
 mod catalogue;
 mod checks;
+mod cleanup;
 pub(crate) mod control;
 mod decrypted;
 mod endpoint;
@@ -13,18 +14,18 @@ pub(crate) mod inside;
 mod jobs;
 mod network;
 mod report;
+mod selection;
 mod test;
 mod tunnel;
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 
 use endpoint::Endpoint;
 use jobs::Planned;
 use report::Report;
-use test::Test;
 
 /// Options of `interop run`
 #[derive(Debug, Args)]
@@ -42,7 +43,7 @@ pub(crate) struct Run {
     #[arg(long)]
     all: bool,
     /// How often each test is run; a cell passes if every run does
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
     /// Run all repetitions also when one fails, to count how many do
     #[arg(long)]
@@ -60,7 +61,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "NAME=PROGRAM", value_parser = endpoint::parse_http3)]
     with_http3: Vec<Endpoint>,
     /// The congestion controller of Clearway's endpoints
-    #[arg(long)]
+    #[arg(long, value_parser = endpoint::parse_controller)]
     controller: Option<String>,
     /// Replace the table between the markers of this Markdown file. Cells that are not run now
     /// keep what they say there
@@ -77,23 +78,12 @@ pub(crate) struct Run {
 /// Runs the tests and prints the table as Markdown. Returns the number of failed cells.
 pub(crate) fn run(options: &Run) -> Result<usize> {
     let ours = std::env::current_exe()?.with_file_name("interop-endpoint");
-    let mut endpoints = vec![Endpoint::ours(ours)];
-    endpoints.extend(options.others.iter().chain(&options.with_http3).cloned());
-    let mut pairs = pairs(&endpoints, &options.endpoints);
-    pairs.retain(|(client, server)| !(options.others_only && client.ours && server.ours));
-    let tests: Vec<&Test> = catalogue::ALL
-        .iter()
-        .filter(|test| match &options.tests[..] {
-            [] => options.all || !test.slow,
-            names => names.iter().any(|name| name == test.name),
-        })
-        .collect();
-    ensure!(!tests.is_empty(), "no such test: {:?}", options.tests);
-    ensure!(
-        !pairs.is_empty(),
-        "no such endpoint: {:?}",
-        options.endpoints
-    );
+    let tests = selection::tests(options)?;
+    let endpoints = selection::endpoints(Endpoint::ours(ours), options)?;
+    let pairs = selection::pairs(&endpoints, options)?;
+    let planned = selection::plan(&tests, &pairs)?;
+    selection::check_programs(&endpoints)?;
+    report::check_files(options.markdown.as_deref(), options.summary.as_deref())?;
     let names = catalogue::ALL.iter().map(|test| test.name);
     let mut report = Report::new(names);
     for (client, server) in &pairs {
@@ -103,20 +93,7 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
             report.leave_out(test.name, (&client.name, &server.name));
         }
     }
-    let planned: Vec<Planned<'_>> = tests
-        .iter()
-        .flat_map(|test| {
-            pairs
-                .iter()
-                .map(move |(client, server)| (*test, *client, *server))
-        })
-        .filter(|(test, client, server)| test.concerns(client, server))
-        .map(|(test, client, server)| Planned {
-            test,
-            client,
-            server,
-        })
-        .collect();
+    cleanup::on_signals()?;
     let run = |planned: &Planned<'_>, repetition| planned.run(repetition, options);
     jobs::run_all(&planned, options, run, |planned, cell| {
         let (test, client, server) = (
@@ -127,6 +104,8 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
         eprintln!("{test} {client} → {server}: {}", cell.last);
         report.set(test, (client, server), cell);
         if let Some(file) = &options.markdown {
+            // A signal must not leave half a file.
+            let _present = cleanup::present();
             let all = report.update(file)?;
             if let Some(summary) = &options.summary {
                 all.update_summary(summary)?;
@@ -136,20 +115,4 @@ pub(crate) fn run(options: &Run) -> Result<usize> {
     })?;
     print!("{}", report.markdown());
     Ok(report.failed())
-}
-
-/// Clearway with itself, and with every other endpoint in both roles.
-fn pairs<'a>(endpoints: &'a [Endpoint], names: &[String]) -> Vec<(&'a Endpoint, &'a Endpoint)> {
-    let Some((ours, others)) = endpoints.split_first() else {
-        return Vec::new();
-    };
-    let mut pairs = vec![(ours, ours)];
-    pairs.extend(
-        others
-            .iter()
-            .flat_map(|other| [(ours, other), (other, ours)]),
-    );
-    let chosen = |endpoint: &Endpoint| names.contains(&endpoint.name);
-    pairs.retain(|(client, server)| names.is_empty() || chosen(client) && chosen(server));
-    pairs
 }

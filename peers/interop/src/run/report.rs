@@ -227,6 +227,17 @@ impl Report {
     }
 }
 
+/// Checks that the files of the table and its summary can be updated.
+pub(crate) fn check_files(table: Option<&Path>, summary: Option<&Path>) -> Result<()> {
+    for (file, markers) in [(table, TABLE), (summary, SUMMARY)] {
+        let Some(file) = file else { continue };
+        split(&read(file)?, markers).with_context(|| file.display().to_string())?;
+        let writable = fs::OpenOptions::new().append(true).open(file);
+        writable.with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
+}
+
 fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
@@ -346,6 +357,22 @@ mod tests {
                 .summary()
                 .ends_with("| a → b | 1 | 0 | 0 | 0 |\n| a → a | 1 | 0 | 0 | 1 |\n")
         );
+    }
+
+    #[test]
+    fn files_without_markers_are_errors_with_their_names() {
+        let folder = tempfile::tempdir().expect("folder");
+        let file = folder.path().join("table.md");
+        let error = |file: &Path, summary: Option<&Path>| {
+            let error = check_files(Some(file), summary).expect_err("an error");
+            format!("{error:#}")
+        };
+        assert!(error(&file, None).contains("table.md"));
+        fs::write(&file, "no markers").expect("written");
+        assert!(error(&file, None).contains("table.md: expected the line"));
+        fs::write(&file, TABLE.join("\n")).expect("written");
+        check_files(Some(&file), None).expect("markers");
+        assert!(error(&file, Some(&file)).contains("interop summary: begin"));
     }
 
     #[test]

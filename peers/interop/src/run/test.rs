@@ -120,15 +120,17 @@ impl Test {
             extra.set("PROTOCOL", "h3");
         }
         let pair = Pair { client, server };
-        let (ended, capture) = if self.beside_tcp {
-            self.run_beside_tcp(&pair, &mounts, &files, extra, seed)?
+        let ran = if self.beside_tcp {
+            self.run_beside_tcp(&pair, &mounts, &files, extra, seed)
         } else {
-            self.run_through_relay(&pair, &mounts, &files, extra, seed)?
+            self.run_through_relay(&pair, &mounts, &files, extra, seed)
         };
-        let outcome = match ended {
-            Ended::Unsupported => Outcome::Unsupported,
-            Ended::Badly(why) => Outcome::Failed(why),
-            Ended::Well => self.judge(&mounts, &files, capture),
+        let outcome = match ran {
+            Ok((Ended::Unsupported, _)) => Outcome::Unsupported,
+            Ok((Ended::Badly(why), _)) => Outcome::Failed(why),
+            Ok((Ended::Well, capture)) => self.judge(&mounts, &files, capture),
+            // The log of a server that did not start is among what is kept.
+            Err(error) => Outcome::Failed(format!("{error:#}")),
         };
         let is_worth_reading = match outcome {
             Outcome::Failed(_) => true,

@@ -3,7 +3,8 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    process::{Command, Stdio},
+    os::unix::process::CommandExt as _,
+    process::Command,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -18,6 +19,7 @@ use tun::AbstractDevice as _;
 
 use super::{
     capture::{Capture, Datagram, Sender},
+    cleanup,
     network::pause,
 };
 
@@ -127,6 +129,9 @@ impl Tunnel {
             ended: Arc::default(),
             thread: None,
         };
+        // Held, so that a signal finds whole namespaces or none.
+        let mut present = cleanup::present();
+        present.namespaces.extend(this.spaces.iter().cloned());
         let [client, server] = &this.spaces;
         let carrier = Carrier {
             client: device(&format!("cw{id}c"), client, (CLIENT, SERVER))?,
@@ -136,6 +141,7 @@ impl Tunnel {
             port,
             recorded: this.recorded.clone(),
         };
+        drop(present);
         let ended = this.ended.clone();
         this.thread = Some(std::thread::spawn(move || carrier.run(&ended)));
         Ok(this)
@@ -155,11 +161,8 @@ impl Tunnel {
         }
         for space in &self.spaces {
             // It does not exist if creating it failed.
-            let mut delete = Command::new("ip");
-            delete
-                .args(["netns", "delete", space])
-                .stderr(Stdio::null());
-            let _ = delete.status();
+            cleanup::delete_namespace(space);
+            cleanup::present().namespaces.remove(space);
         }
     }
 }
@@ -193,6 +196,7 @@ fn device(name: &str, space: &str, (address, peer): (Ipv4Addr, Ipv4Addr)) -> Res
 fn ip(arguments: &str) -> Result<()> {
     let output = Command::new("ip")
         .args(arguments.split_whitespace())
+        .process_group(0)
         .output()
         .context("running ip")?;
     if !output.status.success() {
