@@ -11,6 +11,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Run, catalogue, endpoint::Endpoint, jobs::Planned, test::Test};
 
+/// How to build Clearway's endpoint with the profile of this program, thus beside it.
+const BUILD: &str = if cfg!(debug_assertions) {
+    "cargo build -p interop-endpoint"
+} else {
+    "cargo build --release -p interop-endpoint"
+};
+
 /// The client, then the server.
 pub(super) type Pair<'a> = (&'a Endpoint, &'a Endpoint);
 
@@ -121,13 +128,13 @@ pub(super) fn check_programs(endpoints: &[Endpoint]) -> Result<()> {
         let path = env::var_os("PATH").unwrap_or_default();
         let folders: Vec<PathBuf> = env::split_paths(&path).collect();
         let checked = check_program(&endpoint.program, &folders);
-        checked.with_context(|| match endpoint.ours {
-            true => format!(
-                "the endpoint {} cannot be started (\"cargo build -p interop-endpoint\" in peers/, \
-                 with the profile of this program, builds it)",
-                endpoint.name
-            ),
-            false => format!("the endpoint {} cannot be started", endpoint.name),
+        checked.with_context(|| {
+            let name = &endpoint.name;
+            if endpoint.ours {
+                format!("the endpoint {name} cannot be started (build it by \"{BUILD}\" in peers/)")
+            } else {
+                format!("the endpoint {name} cannot be started")
+            }
         })?;
     }
     Ok(())
