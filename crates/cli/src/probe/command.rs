@@ -67,7 +67,7 @@ fn conclude(report: &Report) -> Result<ExitCode, Failure> {
         Some(first) => {
             let count = report.count(Verdict::NotRun);
             let message = format!(
-                "{count} cases could not be run: {}: {}",
+                "not all cases could be run ({count} were not), such as {}: {}",
                 first.name, first.came
             );
             Err(Failure::new(Kind::Connection, message))

@@ -110,3 +110,45 @@ impl CaseResult {
         self.seconds = seconds;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(verdict: Verdict) -> CaseResult {
+        CaseResult {
+            name: "a".to_owned(),
+            title: "a".to_owned(),
+            source: String::new(),
+            layer: Layer::Transport,
+            requirement: Requirement::Must,
+            verdict,
+            script: Vec::new(),
+            sent: Vec::new(),
+            expected: String::new(),
+            came: String::new(),
+            seconds: 1.0,
+        }
+    }
+
+    /// A server is blamed for what it does twice, or for having been ended by a case that tries to.
+    #[test]
+    fn second_attempt_decides_unless_the_first_may_have_ended_the_server() {
+        use Verdict::{AsExpected, Deviation, NotApplicable, NotRun, Permitted, Unsteady};
+        for (first, second, intrusive, verdict) in [
+            (Deviation, Deviation, false, Deviation),
+            (Deviation, AsExpected, false, Unsteady),
+            (Deviation, Permitted, true, Unsteady),
+            (Deviation, NotApplicable, false, Unsteady),
+            (Deviation, NotRun, false, NotRun),
+            (Deviation, NotRun, true, Deviation),
+            (NotRun, NotRun, true, NotRun),
+            (NotRun, NotApplicable, false, NotApplicable),
+            (NotRun, Deviation, false, Deviation),
+        ] {
+            let mut both = result(first);
+            both.add_second_attempt(result(second), intrusive);
+            assert_eq!(both.verdict, verdict, "{first:?}, then {second:?}");
+        }
+    }
+}

@@ -47,7 +47,8 @@ pub(super) trait WindowAdjustment: Clone + Debug + Send + 'static {
     const NAME: &'static str;
 
     /// Reduces the window after congestion. Returns the new ssthresh, before the minimum
-    /// window is applied. `mds` is the maximum datagram size. `signal` is a mark only in congestion avoidance (RFC 8511 §4.1).
+    /// window is applied. `mds` is the maximum datagram size. `signal` is a mark only in congestion
+    /// avoidance (RFC 8511 §4.1).
     fn reduce(&mut self, window: u64, mds: u64, signal: CongestionCause) -> u64;
 
     /// Forgets what is known of the path's capacity after persistent congestion.

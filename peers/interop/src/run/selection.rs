@@ -142,7 +142,7 @@ pub(super) fn check_programs(endpoints: &[Endpoint]) -> Result<()> {
 
 /// Checks that a program can be executed. Without a slash it is looked for in `folders`.
 fn check_program(program: &Path, folders: &[PathBuf]) -> Result<()> {
-    if program.components().count() == 1 && !program.to_string_lossy().contains('/') {
+    if !program.to_string_lossy().contains('/') {
         let found = folders
             .iter()
             .any(|folder| is_executable(&folder.join(program)));
