@@ -291,16 +291,26 @@ pub enum AcksNeeded {
     /// Every packet. An ACK of two packets allows two to be sent at once, and a queue that
     /// marks early marks such pairs.
     EveryPacket,
-    /// This many for each window, or fewer if the path has a queue; never fewer than
-    /// [`LEAST_PER_WINDOW`](Self::LEAST_PER_WINDOW).
-    PerWindow(u64),
+    /// For every fourth packet, within these limits.
+    PerWindow {
+        /// As many ACKs for each window, where the path has no queue; never fewer than
+        /// [`LEAST_PER_WINDOW`](Self::LEAST_PER_WINDOW).
+        least: u64,
+        /// No more for each window than this.
+        most: u64,
+    },
 }
 
 impl AcksNeeded {
     /// What growth and rate samples need at least.
     pub const LEAST_PER_WINDOW: u64 = 4;
     /// Enough for a window that grows with each ACK to grow smoothly.
-    pub const SMOOTH: Self = Self::PerWindow(32);
+    pub const SMOOTH: Self = Self::PerWindow {
+        least: 32,
+        most: 32,
+    };
+    /// Enough for a window that grows by a datagram in a round trip.
+    pub const STEADY: Self = Self::PerWindow { least: 8, most: 32 };
 }
 
 impl Default for AcksNeeded {

@@ -3,7 +3,8 @@
 //! The controller says how many ACKs it needs (`AcksNeeded`). A small window needs an ACK for
 //! every second packet, or growth stalls; a controller that reacts to marks at a threshold of
 //! one packet needs one for every packet. A large window works as well with an ACK for every
-//! 32nd part of it, at a fraction of the cost to both ends.
+//! 32nd part of it, at a fraction of the cost to both ends. In between, a window that grows slowly
+//! loses less with an ACK for every fourth packet than with one for every second.
 //!
 //! On a path with a queue, four ACKs per window are enough. If the ACKs themselves fill a
 //! narrow return path, their rate limits the window, and fewer ACKs are the only way to a
@@ -49,6 +50,10 @@ impl ImmediateAck {
 
 /// Most ack-eliciting packets that may remain without an ACK.
 const MAX_THRESHOLD: u64 = 32;
+
+/// Packets that may remain without an ACK where the window does not ask for more or fewer: three,
+/// since one in four is acknowledged.
+const USUAL_THRESHOLD: u64 = 3;
 
 /// Packets that may remain without an ACK where the extension is not used: one (RFC 9000
 /// §13.2.2).
@@ -97,6 +102,18 @@ fn is_queued(rtt: &Rtt, before: bool) -> bool {
         .is_some_and(|least| rtt.smoothed().saturating_mul(4) > least.saturating_mul(quarters))
 }
 
+/// Returns how many packets of a window of `packets` may remain without an ACK, if it needs at least
+/// `least` ACKs and no more than `most`.
+fn packets_without_ack(packets: u64, least: u64, most: u64, queued: bool) -> u64 {
+    let bound = AcksNeeded::LEAST_PER_WINDOW;
+    let an_ack = |acks: u64| packets.checked_div(acks.max(bound)).unwrap_or(0);
+    let threshold = match queued {
+        true => an_ack(bound),
+        false => USUAL_THRESHOLD.min(an_ack(least)).max(an_ack(most)),
+    };
+    threshold.clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD)
+}
+
 impl AckFrequencyRequest {
     /// Returns the request that follows `last`, if the window of the active `path` has
     /// halved or doubled since then.
@@ -111,15 +128,9 @@ impl AckFrequencyRequest {
         let (queued, threshold) = match path.acks_needed() {
             // A controller that keeps the queue short by marks does not fill it with ACKs.
             AcksNeeded::EveryPacket => (false, 0),
-            AcksNeeded::PerWindow(needed) => {
+            AcksNeeded::PerWindow { least, most } => {
                 let queued = is_queued(path.rtt(), was_queued);
-                let least = AcksNeeded::LEAST_PER_WINDOW;
-                let acks = if queued { least } else { needed.max(least) };
-                let packets_an_ack = packets.checked_div(acks).unwrap_or(0);
-                (
-                    queued,
-                    packets_an_ack.clamp(DEFAULT_THRESHOLD, MAX_THRESHOLD),
-                )
+                (queued, packets_without_ack(packets, least, most, queued))
             }
         };
         let before = last.map_or(DEFAULT_THRESHOLD, |request| request.threshold.into());
@@ -141,5 +152,62 @@ impl AckFrequencyRequest {
     /// Returns the longest delay of the peer's acknowledgements under this request.
     pub(super) fn longest_ack_delay(&self, peer: &PeerParameters) -> Duration {
         peer.max_ack_delay().max(self.max_ack_delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_ack(needed: AcksNeeded, packets: u64, queued: bool) -> u64 {
+        match needed {
+            AcksNeeded::EveryPacket => 0,
+            AcksNeeded::PerWindow { least, most } => {
+                packets_without_ack(packets, least, most, queued)
+            }
+        }
+    }
+
+    #[test]
+    fn window_that_doubles_gets_an_ack_for_each_32nd_part() {
+        for (packets, expected) in [(0, 1), (2, 1), (63, 1), (64, 2), (320, 10), (4_000, 32)] {
+            let found = without_ack(AcksNeeded::SMOOTH, packets, false);
+            assert_eq!(found, expected, "{packets}");
+        }
+    }
+
+    #[test]
+    fn window_that_grows_slowly_gets_an_ack_for_each_fourth_packet() {
+        let expected = [
+            (2, 1),
+            (15, 1),
+            (16, 2),
+            (24, 3),
+            (127, 3),
+            (128, 4),
+            (320, 10),
+            (4_000, 32),
+        ];
+        for (packets, expected) in expected {
+            let found = without_ack(AcksNeeded::STEADY, packets, false);
+            assert_eq!(found, expected, "{packets}");
+        }
+    }
+
+    #[test]
+    fn queue_leaves_four_acks_a_window() {
+        for needed in [AcksNeeded::SMOOTH, AcksNeeded::STEADY] {
+            for (packets, expected) in [(2, 1), (16, 4), (100, 25), (128, 32), (4_000, 32)] {
+                assert_eq!(without_ack(needed, packets, true), expected, "{packets}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_controller_gets_fewer_than_four_acks_a_window() {
+        for least in 0..=4 {
+            let needed = AcksNeeded::PerWindow { least, most: 4 };
+            assert_eq!(without_ack(needed, 100, false), 25, "{least}");
+        }
     }
 }

@@ -64,7 +64,7 @@ fn extended_idle_timeout_shrinks_again_on_a_better_path() {
     assert!(world.client.connection().error().is_none());
     world.filter = None;
     world.path = path("rate=20M delay=5ms", 2);
-    assert!(download(&mut world, 1_000_000, Duration::from_secs(30)));
+    assert!(download(&mut world, 4_000_000, Duration::from_secs(30)));
     let lived = silence_until_the_end(&mut world);
     assert!(lived <= AGREED + Duration::from_millis(200), "{lived:?}");
 }

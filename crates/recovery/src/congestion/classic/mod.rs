@@ -8,8 +8,8 @@ mod undo;
 mod validation;
 
 use crate::controller::{
-    Ack, Congestion, CongestionCause, Controller, Metrics, SavedPath, SendIndex, Sent, Spurious,
-    State,
+    Ack, AcksNeeded, Congestion, CongestionCause, Controller, Metrics, SavedPath, SendIndex, Sent,
+    Spurious, State,
 };
 use crate::limit::Limit;
 use crate::time::Instant;
@@ -439,6 +439,13 @@ impl<A: WindowAdjustment> Controller for Classic<A> {
 
     fn pacing_rate(&self) -> Option<u64> {
         self.resume.rate()
+    }
+
+    fn acks_needed(&self) -> AcksNeeded {
+        match self.state() {
+            State::SlowStart | State::ConservativeSlowStart => AcksNeeded::SMOOTH,
+            _ => AcksNeeded::STEADY,
+        }
     }
 
     fn state(&self) -> State {

@@ -51,6 +51,18 @@ fn in_avoidance<A: WindowAdjustment>(mut controller: Classic<A>) -> Classic<A> {
 }
 
 #[test]
+fn fewer_acks_are_needed_once_the_window_grows_slowly() {
+    let mut reno = newreno();
+    assert_eq!(reno.acks_needed(), AcksNeeded::SMOOTH);
+    send(&mut reno, 0..10, 0);
+    reno.on_congestion(&lost(0..1, 10));
+    assert_eq!(reno.state(), State::Recovery);
+    assert_eq!(reno.acks_needed(), AcksNeeded::STEADY);
+    let reno = in_avoidance(newreno());
+    assert_eq!(reno.acks_needed(), AcksNeeded::STEADY);
+}
+
+#[test]
 fn slow_start_doubles_the_window_each_round() {
     let mut reno = newreno();
     assert_eq!(reno.window(), 10 * MDS);
