@@ -202,9 +202,7 @@ impl Network {
                 frames.control.immediate_ack.on_pto();
             }
             for (_, content) in self.recovery.unacked(space).take(2) {
-                for frame in content {
-                    frames.on_lost(space, frame, &mut cx.reports.counters);
-                }
+                frames.repeat(space, content, &mut cx.reports.counters);
             }
         }
     }

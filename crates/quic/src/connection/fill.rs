@@ -54,12 +54,7 @@ impl PacketWriter<'_> {
         }
         let probing = self.frames.spaces.get_mut(draft.space).probes > 0;
         if permit.is_open() || probing {
-            if draft.kind != PacketKind::ZeroRtt {
-                self.fill_crypto(draft, w);
-            }
-            if draft.space == Space::Data {
-                self.fill_data(draft, w);
-            }
+            self.fill_queued(draft, w);
         }
         // Not while another ack-eliciting packet is unacknowledged, whose ACK serves as
         // well: a peer that acknowledges nothing is not asked again and again.
@@ -126,6 +121,16 @@ impl PacketWriter<'_> {
         }
     }
 
+    /// Writes what is queued in the packet's space.
+    fn fill_queued(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
+        if draft.kind != PacketKind::ZeroRtt {
+            self.fill_crypto(draft, w);
+        }
+        if draft.space == Space::Data {
+            self.fill_data(draft, w);
+        }
+    }
+
     fn fill_crypto(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
         let crypto = &mut self.frames.spaces.get_mut(draft.space).crypto;
         while let Some((offset, len)) = crypto.next_to_send() {
@@ -164,13 +169,9 @@ impl PacketWriter<'_> {
         let Some((_, newest)) = self.network.recovery.unacked(draft.space).last() else {
             return;
         };
-        let repeatable = |frame: &&SentFrame| !matches!(frame, SentFrame::Datagram);
-        for frame in newest.iter().filter(repeatable) {
-            self.frames
-                .on_lost(draft.space, frame, &mut self.reports.counters);
-        }
-        self.fill_crypto(draft, w);
-        self.fill_data(draft, w);
+        let counters = &mut self.reports.counters;
+        self.frames.repeat(draft.space, newest, counters);
+        self.fill_queued(draft, w);
     }
 
     fn fill_data(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {

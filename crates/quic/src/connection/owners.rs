@@ -90,6 +90,16 @@ impl FrameOwners {
         }
     }
 
+    /// Queues again what a packet in `space` carries, for a probe: it has not been acknowledged, but
+    /// may have arrived. DATAGRAM frames are never sent twice (RFC 9221 §5).
+    pub(super) fn repeat(&mut self, space: Space, content: &[SentFrame], counters: &mut Counters) {
+        for frame in content {
+            if !matches!(frame, SentFrame::Datagram) {
+                self.on_lost(space, frame, counters);
+            }
+        }
+    }
+
     /// Discards what was queued in `space`, whose keys are discarded (RFC 9001 §4.9).
     pub(super) fn discard_space(&mut self, space: Space) {
         let state = self.spaces.get_mut(space);

@@ -27,6 +27,11 @@ fn data_per_ack(mut world: World, total: usize) -> f64 {
     sent as f64 / back as f64
 }
 
+fn server_accepts(world: &mut World) -> bool {
+    let server = world.server.connection();
+    server.accept(Directionality::Bidirectional).is_some()
+}
+
 /// A hundredth of the downlink carries the ACK of every second packet no more.
 /// Asked for fewer, the ACKs stop being the bottleneck.
 #[test]
@@ -108,10 +113,6 @@ fn probes_are_acknowledged_at_once_where_few_acks_are_asked_for() {
     world.run_for(Duration::from_secs(1));
 
     let id = world.ask();
-    let server_accepts = |world: &mut World| {
-        let server = world.server.connection();
-        server.accept(Directionality::Bidirectional).is_some()
-    };
     let second = Duration::from_secs(1);
     assert!(world.run_until(second, server_accepts));
     // The client has its acknowledgement, and nothing of its own to probe for.
@@ -143,11 +144,7 @@ fn second_of_two_probes_repeats_the_first() {
     world.handshake();
     let id = world.ask();
     let second = Duration::from_secs(1);
-    let accepts = |world: &mut World| {
-        let server = world.server.connection();
-        server.accept(Directionality::Bidirectional).is_some()
-    };
-    assert!(world.run_until(second, accepts));
+    assert!(world.run_until(second, server_accepts));
     world.run_for(Duration::from_millis(200));
 
     // What the server sends, and the first of its probes, are lost.

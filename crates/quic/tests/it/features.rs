@@ -257,6 +257,42 @@ fn datagrams_arrive_and_oversized_ones_are_rejected() {
     assert_eq!(server.recv_datagram(), None);
 }
 
+/// What a probe repeats may have arrived: a datagram counts as lost once it is known to be.
+#[test]
+fn datagrams_count_as_lost_when_later_packets_were_acknowledged() {
+    let mut world = world(CLEAN, 8);
+    world.run_for(Duration::from_millis(200));
+    let lost = |world: &mut World| {
+        let now = world.now;
+        let stats = world.server.connection().stats(now);
+        stats.counters.datagram_frames_lost
+    };
+    let send = |world: &mut World| {
+        let server = world.server.connection();
+        server
+            .send_datagram(Bytes::from_static(b"once"))
+            .expect("sends");
+        world.flush();
+    };
+
+    // It arrives, but its acknowledgements do not.
+    world.filter = Some(Box::new(|direction, _| direction == Direction::Down));
+    send(&mut world);
+    world.run_for(Duration::from_millis(500));
+    assert!(world.client.connection().recv_datagram().is_some());
+    assert_eq!(lost(&mut world), 0, "probed");
+
+    // This one does not arrive.
+    world.filter = Some(Box::new(|direction, _| direction == Direction::Up));
+    send(&mut world);
+    world.filter = None;
+    for _ in 0..4 {
+        send(&mut world);
+    }
+    world.run_for(Duration::from_millis(500));
+    assert_eq!(lost(&mut world), 1);
+}
+
 /// A message without room for its length extends to the end of its packet, so padding must come
 /// before it (RFC 9221 §4).
 #[test]
