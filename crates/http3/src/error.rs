@@ -76,6 +76,30 @@ codes! {
     QPACK_DECODER_STREAM_ERROR = 0x202 as "QPACK_DECODER_STREAM_ERROR";
 }
 
+impl Code {
+    /// Whether a connection is closed with this code because of what the peer sent.
+    #[must_use]
+    pub const fn blames_peer(self) -> bool {
+        matches!(
+            self,
+            Self::DATAGRAM_ERROR
+                | Self::GENERAL_PROTOCOL_ERROR
+                | Self::STREAM_CREATION_ERROR
+                | Self::CLOSED_CRITICAL_STREAM
+                | Self::FRAME_UNEXPECTED
+                | Self::FRAME_ERROR
+                | Self::EXCESSIVE_LOAD
+                | Self::ID_ERROR
+                | Self::SETTINGS_ERROR
+                | Self::MISSING_SETTINGS
+                | Self::MESSAGE_ERROR
+                | Self::QPACK_DECOMPRESSION_FAILED
+                | Self::QPACK_ENCODER_STREAM_ERROR
+                | Self::QPACK_DECODER_STREAM_ERROR
+        )
+    }
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {

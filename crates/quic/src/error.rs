@@ -52,6 +52,25 @@ impl Code {
         Self(0x100 | alert as u64)
     }
 
+    /// Whether a connection is closed with this code because of what the peer sent. TLS alerts do
+    /// not count: most are about settings that do not agree.
+    #[must_use]
+    pub const fn blames_peer(self) -> bool {
+        matches!(
+            self,
+            Self::FLOW_CONTROL_ERROR
+                | Self::STREAM_LIMIT_ERROR
+                | Self::STREAM_STATE_ERROR
+                | Self::FINAL_SIZE_ERROR
+                | Self::FRAME_ENCODING_ERROR
+                | Self::TRANSPORT_PARAMETER_ERROR
+                | Self::CONNECTION_ID_LIMIT_ERROR
+                | Self::PROTOCOL_VIOLATION
+                | Self::CRYPTO_BUFFER_EXCEEDED
+                | Self::KEY_UPDATE_ERROR
+        )
+    }
+
     fn name(self) -> Option<&'static str> {
         Some(match self.0 {
             0x00 => "NO_ERROR",

@@ -385,6 +385,19 @@ impl State {
         }
     }
 
+    /// Whether the connection was closed by this end because of what the peer sent after its
+    /// handshake.
+    pub(crate) fn peer_at_fault(&self) -> bool {
+        self.connected
+            && match self.error.as_deref() {
+                Some(ConnectionError::Transport(error)) => error.code.blames_peer(),
+                Some(ConnectionError::LocalApplication { code }) => {
+                    self.http.is_some() && clearway_http3::Code(*code).blames_peer()
+                }
+                _ => false,
+            }
+    }
+
     /// Ends the connection with an error, and wakes all tasks that wait.
     pub(crate) fn fail(&mut self, error: ConnectionError, wakeups: &mut Wakeups) {
         let first = self.error.is_none().then(|| error.clone());

@@ -34,7 +34,18 @@ pub(super) struct Entry {
     pub(super) deadline: DeadlineSlot,
     /// Accepted, but not passed to the application yet.
     pub(super) unannounced: bool,
+    /// Its source was an [offender](super::offenders) when it began.
+    pub(super) of_offender: bool,
     pub(super) activity: Activity,
+}
+
+/// What is known of the source of a connection when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SourceStanding {
+    /// Many connections came from it lately.
+    pub(super) has_many: bool,
+    /// Several of its connections ended with errors of their own.
+    pub(super) is_offender: bool,
 }
 
 /// The index of a shard, and the key that steers datagrams to it.
@@ -132,7 +143,9 @@ impl Connections {
         if self.pending_clients.is_empty() {
             return None;
         }
-        self.handshake_pace.pause(self.link.clock.now())
+        let now = self.link.clock.now();
+        let pause = self.handshake_pace.pause(now);
+        pause.max(self.pending_clients.resume_at(now))
     }
 
     pub(super) fn shared(&self, handle: ConnectionHandle) -> Option<&ConnectionShared> {
@@ -188,7 +201,7 @@ impl Connections {
     /// Takes over a connection that a handle has begun.
     pub(super) fn adopt(&mut self, now: Instant, shared: Arc<ConnectionShared>) {
         let handle = shared.handle;
-        self.insert(shared, Role::Client, false);
+        self.insert(shared, Role::Client, SourceStanding::default());
         if let Some(close) = self.closing.clone() {
             self.with_state(handle, Stage::Call, |state| {
                 state.quic.close(now, close.code, &close.reason);
@@ -196,18 +209,24 @@ impl Connections {
         }
     }
 
-    /// Adds a connection, of whose source `many` came lately.
-    pub(super) fn insert(&mut self, shared: Arc<ConnectionShared>, role: Role, many: bool) {
+    /// Adds a connection.
+    pub(super) fn insert(
+        &mut self,
+        shared: Arc<ConnectionShared>,
+        role: Role,
+        source: SourceStanding,
+    ) {
         let handle = shared.handle;
         let accepted = role == Role::Server;
         self.table.insert(
             handle,
             Entry {
                 shared,
-                account: self.scheduler.account(many),
+                account: self.scheduler.account(source.has_many),
                 role,
                 deadline: DeadlineSlot::default(),
                 unannounced: accepted,
+                of_offender: source.is_offender,
                 activity: Activity {
                     last: self.link.clock.now(),
                     moved: 0,

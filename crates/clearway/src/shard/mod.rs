@@ -11,6 +11,7 @@
 //! | `turn` | the turn of one connection |
 //! | `backlog` | datagrams that wait for the turn of their connection |
 //! | `pending_clients` | new clients that wait for their handshake to begin |
+//! | `offenders` | sources whose connections end with errors of their own |
 //! | `eviction` | closing connections when memory or places run out |
 //! | `lingering` | closing connections once what is left is delivered |
 //! | `transmitter` | sending trains of datagrams |
@@ -31,6 +32,7 @@ mod driver;
 mod eviction;
 mod lingering;
 mod link;
+mod offenders;
 mod pending_clients;
 mod receiver;
 mod routing;

@@ -2,7 +2,7 @@
 //!
 //! A handshake costs more than anything else that an unknown client can cause, and floods of
 //! them come from fewer addresses than the clients that they would displace. So clients from
-//! sources with few recent handshakes go first.
+//! sources with few recent handshakes go first, and those of [offenders](super::offenders) last.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -12,6 +12,7 @@ use clearway_quic::Instant;
 use clearway_quic::endpoint::Source;
 use foldhash::fast::FixedState;
 
+use super::offenders::Offenders;
 use super::strays::QueuedDatagram;
 
 /// Most clients that wait.
@@ -35,7 +36,10 @@ const COLUMNS: usize = 1 << 10;
 #[derive(Debug)]
 pub(super) struct PendingClients {
     classes: [VecDeque<QueuedDatagram>; CLASSES.len()],
+    /// Those of offenders, which wait for all others and until the pause is over.
+    of_offenders: VecDeque<QueuedDatagram>,
     recent: RecentHandshakes,
+    pub(super) offenders: Offenders,
 }
 
 impl PendingClients {
@@ -44,16 +48,40 @@ impl PendingClients {
     pub(super) fn new(secret: u64) -> Self {
         Self {
             classes: Default::default(),
+            of_offenders: VecDeque::new(),
             recent: RecentHandshakes::new(secret),
+            offenders: Offenders::default(),
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.classes.iter().all(VecDeque::is_empty)
+        self.queues().all(VecDeque::is_empty)
+    }
+
+    /// Whether clients wait that are not of offenders.
+    pub(super) fn has_ordinary(&self) -> bool {
+        !self.classes.iter().all(VecDeque::is_empty)
     }
 
     fn len(&self) -> usize {
-        self.classes.iter().map(VecDeque::len).sum()
+        self.queues().map(VecDeque::len).sum()
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &VecDeque<QueuedDatagram>> {
+        self.classes.iter().chain([&self.of_offenders])
+    }
+
+    /// Returns when the next client may begin, if all that wait are of offenders and have to wait.
+    pub(super) fn resume_at(&self, now: Instant) -> Option<Instant> {
+        let only_offenders = !self.has_ordinary();
+        let pause = only_offenders.then(|| self.offenders.pause(now));
+        pause.flatten()
+    }
+
+    /// Whether a client has to wait because its source is an offender.
+    pub(super) fn must_wait(&mut self, now: Instant, source: Option<Source>) -> bool {
+        self.offenders.pause(now).is_some()
+            && source.is_some_and(|source| self.offenders.contains(now, source))
     }
 
     /// Adds a client from `source`; one without a source is trusted and goes first. Returns
@@ -65,21 +93,32 @@ impl PendingClients {
         stray: QueuedDatagram,
     ) -> bool {
         let begun = source.map_or(0, |source| self.recent.get(now, source));
-        let class = CLASSES.iter().position(|most| begun <= *most).unwrap_or(0);
+        let class = if source.is_some_and(|source| self.offenders.contains(now, source)) {
+            CLASSES.len()
+        } else {
+            CLASSES.iter().position(|most| begun <= *most).unwrap_or(0)
+        };
         let mut fits = true;
         if self.len() >= CAPACITY {
-            let mut later = self.classes.iter_mut().skip(class.saturating_add(1)).rev();
-            fits = later.any(|later| later.pop_back().is_some());
+            let later = self.classes.iter_mut().skip(class.saturating_add(1));
+            let mut last_first = later.rev();
+            fits = class < CLASSES.len() && self.of_offenders.pop_back().is_some()
+                || last_first.any(|later| later.pop_back().is_some());
         }
-        if fits && let Some(class) = self.classes.get_mut(class) {
-            class.push_back(stray);
+        if fits {
+            let queue = self.classes.get_mut(class);
+            queue.unwrap_or(&mut self.of_offenders).push_back(stray);
         }
         fits
     }
 
-    /// Removes the client of the highest priority.
-    pub(super) fn pop(&mut self) -> Option<QueuedDatagram> {
-        self.classes.iter_mut().find_map(VecDeque::pop_front)
+    /// Removes the client of the highest priority that may begin.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<QueuedDatagram> {
+        let ordinary = self.classes.iter_mut().find_map(VecDeque::pop_front);
+        ordinary.or_else(|| match self.offenders.pause(now) {
+            None => self.of_offenders.pop_front(),
+            Some(_) => None,
+        })
     }
 
     /// Counts a handshake begun by a client from this source. Returns whether there were
@@ -327,10 +366,42 @@ mod tests {
         }
         // A trusted client has no source.
         assert!(pending_clients.push(NOW, None, hello(4)));
-        let order: Vec<u16> = std::iter::from_fn(|| pending_clients.pop())
+        let order: Vec<u16> = std::iter::from_fn(|| pending_clients.pop(NOW))
             .map(|one| number(&one))
             .collect();
         assert_eq!(order, [3, 4, 2, 1]);
+        assert!(pending_clients.is_empty());
+    }
+
+    #[test]
+    fn clients_of_offenders_wait_for_all_others_and_for_the_end_of_their_pause() {
+        let mut pending_clients = PendingClients::new(7);
+        let time = Duration::from_millis(1);
+        let end = {
+            let offenders = &mut pending_clients.offenders;
+            (0..8).for_each(|_| offenders.record(NOW, source(1), time));
+            offenders.on_transfer_of_others(NOW);
+            offenders.pause(NOW).unwrap()
+        };
+        assert!(pending_clients.must_wait(NOW, Some(source(1))));
+        assert!(!pending_clients.must_wait(NOW, Some(source(2))));
+        assert!(!pending_clients.must_wait(NOW, None));
+        assert!(!pending_clients.must_wait(end, Some(source(1))));
+
+        for _ in 0..100 {
+            pending_clients.record_handshake(NOW, source(3));
+        }
+        for from in [1, 2, 3] {
+            assert!(pending_clients.push(NOW, Some(source(from)), hello(from)));
+        }
+        assert!(pending_clients.has_ordinary());
+        assert_eq!(pending_clients.resume_at(NOW), None);
+        let mut pop = |now| pending_clients.pop(now).map(|one| number(&one));
+        assert_eq!([pop(NOW), pop(NOW), pop(NOW)], [Some(2), Some(3), None]);
+        assert_eq!(pending_clients.resume_at(NOW), Some(end));
+        assert!(!pending_clients.is_empty() && !pending_clients.has_ordinary());
+        assert_eq!(pending_clients.resume_at(end), None);
+        assert_eq!(pending_clients.pop(end).map(|one| number(&one)), Some(1));
         assert!(pending_clients.is_empty());
     }
 
@@ -362,7 +433,7 @@ mod tests {
         assert!(!pending_clients.push(NOW, Some(source(1)), hello(1)));
         assert!(pending_clients.push(NOW, Some(source(2)), hello(2)));
         assert_eq!(pending_clients.len(), CAPACITY);
-        assert_eq!(pending_clients.pop().map(|one| number(&one)), Some(2));
+        assert_eq!(pending_clients.pop(NOW).map(|one| number(&one)), Some(2));
     }
 
     #[test]

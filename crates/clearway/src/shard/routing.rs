@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use clearway_quic::connection::{EndpointEvent, RecvMeta};
-use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint, Incoming};
+use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint, Incoming, Source};
 use clearway_quic::{Instant, Role};
 use clearway_udp::steering;
 
 use super::Clock;
-use super::connections::Connections;
+use super::connections::{Connections, SourceStanding};
 use super::link::count;
 use super::strays::{QueuedDatagram, Strays};
 use super::transmitter::send_datagram;
@@ -49,7 +49,7 @@ impl Connections {
     /// Whether a new client may begin at once: no earlier client waits.
     pub(super) fn has_room_for_client(&self, now: Instant) -> bool {
         self.begun < self.handshake_pace.per_turn(now)
-            && self.pending_clients.is_empty()
+            && !self.pending_clients.has_ordinary()
             && self.handshake_pace.pause(now).is_none()
     }
 
@@ -71,11 +71,12 @@ impl Connections {
                 self.mark_ready(handle);
                 Some(handle)
             }
-            DatagramEvent::Incoming(incoming) if room => {
-                self.accept_client(endpoint, now, from, *incoming)
-            }
-            DatagramEvent::Incoming(_) => {
-                self.defer_client(endpoint, now, from, datagram);
+            DatagramEvent::Incoming(incoming) => {
+                let source = endpoint.admission().source_of(from.remote.ip());
+                if room && !self.pending_clients.must_wait(now, source) {
+                    return self.accept_client(endpoint, now, from, source, *incoming);
+                }
+                self.defer_client(now, from, source, datagram);
                 None
             }
             DatagramEvent::Response => {
@@ -123,8 +124,13 @@ impl Connections {
     }
 
     /// Makes a new client wait, because enough handshakes began in this turn.
-    fn defer_client(&mut self, endpoint: &Endpoint, now: Instant, from: RecvMeta, datagram: &[u8]) {
-        let source = endpoint.admission().source_of(from.remote.ip());
+    fn defer_client(
+        &mut self,
+        now: Instant,
+        from: RecvMeta,
+        source: Option<Source>,
+        datagram: &[u8],
+    ) {
         let stray = QueuedDatagram {
             from,
             datagram: datagram.to_vec(),
@@ -160,7 +166,7 @@ impl Connections {
     pub(super) fn begin_pending_clients(&mut self, now: Instant) -> Result<(), EndpointError> {
         while self.begun < self.handshake_pace.per_turn(now)
             && self.handshakes_resume_at().is_none()
-            && let Some(stray) = self.pending_clients.pop()
+            && let Some(stray) = self.pending_clients.pop(now)
         {
             let before = self.begun;
             let began = self.link.clock.now();
@@ -215,6 +221,7 @@ impl Connections {
         endpoint: &mut Endpoint,
         now: Instant,
         from: RecvMeta,
+        source: Option<Source>,
         incoming: Incoming,
     ) -> Option<ConnectionHandle> {
         if self.closing.is_some() || self.admit(&incoming) == Admission::Refuse {
@@ -224,8 +231,11 @@ impl Connections {
         }
         self.begun = self.begun.saturating_add(1);
         self.handshake_pace.on_untimed_handshake(now);
-        let source = endpoint.admission().source_of(from.remote.ip());
-        let many = source.is_some_and(|source| self.pending_clients.record_handshake(now, source));
+        let pending = &mut self.pending_clients;
+        let standing = source.map_or_else(SourceStanding::default, |source| SourceStanding {
+            has_many: pending.record_handshake(now, source),
+            is_offender: pending.offenders.contains(now, source),
+        });
         let accepted = match self.reduced_config() {
             Some(config) => endpoint.accept_with(now, incoming, config),
             None => endpoint.accept(now, incoming),
@@ -254,7 +264,7 @@ impl Connections {
         match shared {
             Ok(shared) => {
                 self.endpoint_shared.connection_count.add();
-                self.insert(shared, Role::Server, many);
+                self.insert(shared, Role::Server, standing);
                 Some(handle)
             }
             Err(panic) => {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clearway_quic::Instant;
 use clearway_quic::connection::{EndpointEvent, RecvMeta, Transmit};
 use clearway_quic::endpoint::ConnectionHandle;
+use clearway_quic::{Instant, Role};
 use clearway_udp::DatagramSocket;
 
 use rustc_hash::FxHashMap;
@@ -165,11 +165,15 @@ impl Connections {
         }
         self.release(shared);
         served?;
-        let moved = self.table.get(&handle).map(|entry| entry.activity.moved);
-        let moved = moved.map_or(0, |now| now.saturating_sub(before));
+        let entry = self.table.get(&handle);
+        let moved = entry.map_or(0, |entry| entry.activity.moved.saturating_sub(before));
+        let of_offender = entry.is_some_and(|entry| entry.of_offender);
         let at = self.charge(handle, at, moved);
         if moved > 0 {
             self.handshake_pace.on_transfer(at, moved);
+            if !of_offender {
+                self.pending_clients.offenders.on_transfer_of_others(at);
+            }
         }
         if self.backlog.has(handle) {
             self.mark_ready(handle);
@@ -419,9 +423,25 @@ impl Connections {
     /// Removes a connection that has ended.
     fn forget(&mut self, handle: ConnectionHandle) {
         if let Some(entry) = self.table.remove(&handle) {
+            self.record_offence(&entry);
             self.deadlines.remove(handle, entry.deadline);
             self.backlog.take(handle);
             self.ended = self.ended.saturating_add(1);
+        }
+    }
+
+    /// Records that a connection has ended with an error of its client.
+    fn record_offence(&mut self, entry: &Entry) {
+        let at_fault = entry.shared.with_state(Stage::Turn, |state| {
+            state.peer_at_fault().then(|| state.quic.remote_address())
+        });
+        if let Ok(Some(remote)) = at_fault
+            && entry.role == Role::Server
+            && let Some(source) = self.link.endpoint().admission().source_of(remote.ip())
+        {
+            let now = self.link.clock.now();
+            let offenders = &mut self.pending_clients.offenders;
+            offenders.record(now, source, entry.account.recent());
         }
     }
 

@@ -84,6 +84,11 @@ impl TimeAccount {
             ..Self::default()
         }
     }
+
+    /// Returns the time used lately, as of the last turn.
+    pub(super) fn recent(self) -> Duration {
+        Duration::from_nanos(self.recent.into())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod events;
 mod fairness;
 mod invariants;
 mod lingering;
+mod offending;
 mod peer;
 mod socket;
 
