@@ -60,11 +60,16 @@ impl Alarm {
         }
     }
 
+    /// Whether it expires at `at` or earlier.
+    pub(super) fn expires_by(&self, at: Instant) -> bool {
+        self.armed.is_some_and(|armed| armed <= at)
+    }
+
     /// Sets the timer to expire at `at` or earlier: a deadline that is postponed leaves it as
     /// it is, which saves a system call for most packets.
     pub(super) fn set(&mut self, at: Option<Instant>) {
         let Some(at) = at else { return };
-        if self.armed.is_some_and(|armed| armed <= at) {
+        if self.expires_by(at) {
             return;
         }
         match &mut self.kind {

@@ -249,6 +249,19 @@ impl Connections {
         }
     }
 
+    /// Returns when a connection next has to be called.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        loop {
+            let (at, handle) = self.deadlines.first()?;
+            let entry = self.table.get_mut(&handle);
+            let refreshed =
+                entry.is_some_and(|entry| self.deadlines.refresh(handle, &mut entry.deadline));
+            if !refreshed {
+                return Some(at);
+            }
+        }
+    }
+
     /// Moves to another socket: clients migrate, and every connection gets a turn.
     pub(super) fn move_to(&mut self, now: Instant, socket: AsyncSocket) {
         self.socket = socket;

@@ -10,7 +10,8 @@ use clearway_quic::endpoint::ConnectionHandle;
 /// A deadline that is postponed, as idle and probe timeouts are with every packet, leaves the
 /// entry in the list where it is; when that entry is due, the connection is listed again at
 /// its real deadline. So most packets change nothing here, and no connection is called too
-/// early.
+/// early. Before the loop waits, the first entries are [refreshed](Deadlines::refresh), so that it does
+/// not wake up for them in vain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeadlineSlot {
     wanted: Option<Instant>,
@@ -57,9 +58,26 @@ impl Deadlines {
         }
     }
 
-    /// Returns when to wake up.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.listed.first().map(|(at, _)| *at)
+    /// Returns when to wake up for the first entry, and for which connection.
+    pub(super) fn first(&self) -> Option<(Instant, ConnectionHandle)> {
+        self.listed.first().copied()
+    }
+
+    /// Moves the entry of a connection whose deadline was postponed or cleared. Returns whether
+    /// it was.
+    pub(super) fn refresh(&mut self, handle: ConnectionHandle, slot: &mut DeadlineSlot) -> bool {
+        let Some(listed) = slot.listed else {
+            return false;
+        };
+        if slot.wanted.is_some_and(|wanted| wanted <= listed) {
+            return false;
+        }
+        self.listed.remove(&(listed, handle));
+        slot.listed = None;
+        if let Some(wanted) = slot.wanted {
+            self.list(handle, slot, wanted);
+        }
+        true
     }
 
     /// Returns the next connection whose entry is due by `now`. Whether its deadline is due too
@@ -112,14 +130,14 @@ mod tests {
         let mut slot = DeadlineSlot::default();
         deadlines.set(A, &mut slot, Some(at(10)));
         deadlines.set(A, &mut slot, Some(at(30)));
-        assert_eq!(deadlines.next(), Some(at(10)));
+        assert_eq!(deadlines.first(), Some((at(10), A)));
         assert_eq!(deadlines.pop(at(9)), None);
         assert_eq!(deadlines.pop(at(10)), Some(A));
         assert!(!deadlines.is_due(A, &mut slot, at(10)));
-        assert_eq!(deadlines.next(), Some(at(30)));
+        assert_eq!(deadlines.first(), Some((at(30), A)));
         assert_eq!(deadlines.pop(at(30)), Some(A));
         assert!(deadlines.is_due(A, &mut slot, at(30)));
-        assert_eq!(deadlines.next(), None);
+        assert_eq!(deadlines.first(), None);
         assert_eq!(deadlines.pop(at(100)), None);
     }
 
@@ -138,6 +156,26 @@ mod tests {
     }
 
     #[test]
+    fn refreshed_entry_is_where_the_deadline_is() {
+        let mut deadlines = Deadlines::default();
+        let (mut a, mut b) = (DeadlineSlot::default(), DeadlineSlot::default());
+        deadlines.set(A, &mut a, Some(at(10)));
+        deadlines.set(B, &mut b, Some(at(20)));
+        assert!(!deadlines.refresh(A, &mut a), "it is there");
+        deadlines.set(A, &mut a, Some(at(30)));
+        assert!(deadlines.refresh(A, &mut a));
+        assert_eq!(deadlines.first(), Some((at(20), B)));
+        deadlines.set(B, &mut b, None);
+        assert!(deadlines.refresh(B, &mut b));
+        assert!(!deadlines.refresh(B, &mut b), "it is not listed");
+        assert_eq!(deadlines.first(), Some((at(30), A)));
+        deadlines.set(B, &mut b, Some(at(25)));
+        assert_eq!(deadlines.first(), Some((at(25), B)));
+        assert_eq!(deadlines.pop(at(25)), Some(B));
+        assert!(deadlines.is_due(B, &mut b, at(25)));
+    }
+
+    #[test]
     fn cleared_and_removed_deadlines_never_fire() {
         let mut deadlines = Deadlines::default();
         let (mut a, mut b) = (DeadlineSlot::default(), DeadlineSlot::default());
@@ -147,6 +185,6 @@ mod tests {
         deadlines.remove(B, b);
         assert_eq!(deadlines.pop(at(9)), Some(A));
         assert!(!deadlines.is_due(A, &mut a, at(9)));
-        assert_eq!(deadlines.next(), None);
+        assert_eq!(deadlines.first(), None);
     }
 }

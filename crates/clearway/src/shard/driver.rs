@@ -181,7 +181,10 @@ impl Driver {
 
     /// Waits until there is something to do.
     pub(super) async fn wait(&mut self) {
-        self.alarm.set(self.shard.deadlines.next());
+        let listed = self.shard.deadlines.first();
+        if listed.is_some_and(|(at, _)| !self.alarm.expires_by(at)) {
+            self.alarm.set(self.shard.next_deadline());
+        }
         self.alarm.set(self.shard.transmitter.resend_at());
         self.alarm.set(self.receiver.retry_at());
         self.alarm.set(self.shard.handshakes_resume_at());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clearway_quic::connection::{EndpointEvent, RecvMeta, Transmit};
+use clearway_quic::connection::{EndpointEvent, RecvMeta};
 use clearway_quic::endpoint::ConnectionHandle;
 use clearway_quic::{Instant, Role};
 use clearway_udp::DatagramSocket;
@@ -61,12 +61,23 @@ enum TurnOutcome {
 
 /// The next step of a turn.
 enum Step {
-    /// Sends this train.
-    Send(Transmit),
+    /// Sends the trains that were written.
+    Send,
+    /// Leaves what else it may send to its next turn.
+    Pause(TurnSummary),
     /// Waits until the socket sends the train before.
     Wait(TurnSummary),
     /// Ends the turn: nothing more may be sent now.
     Done(TurnSummary),
+}
+
+/// What is left of a turn.
+struct Turn {
+    /// Of events.
+    slice: EventSlice,
+    trains_left: usize,
+    /// Trains that are sent together.
+    batch: usize,
 }
 
 /// Tells a connection that its train was not sent.
@@ -158,8 +169,13 @@ impl Connections {
         let before = entry.activity.moved;
         let shared = entry.shared.clone();
         shared.clear_dirty();
-        self.receive_backlog(&shared);
-        let served = self.take_turn(&shared);
+        let now = if self.backlog.has(handle) {
+            self.receive_backlog(&shared);
+            self.link.clock.now()
+        } else {
+            at
+        };
+        let served = self.take_turn(&shared, now);
         if let Ok(TurnOutcome::Gone) = served {
             self.forget_terminated(&shared);
         }
@@ -267,45 +283,39 @@ impl Connections {
         }
     }
 
-    /// Dispatches the connection's events, sends its trains and sets its deadline.
-    fn take_turn(&mut self, shared: &Arc<ConnectionShared>) -> io::Result<TurnOutcome> {
+    /// Dispatches the connection's events, sends its trains and sets its deadline. Time is read anew
+    /// only where some may have passed: after a system call.
+    fn take_turn(
+        &mut self,
+        shared: &Arc<ConnectionShared>,
+        mut now: Instant,
+    ) -> io::Result<TurnOutcome> {
         let busy = self.link.busy.get();
-        let slice = &mut EventSlice::beside(busy);
-        let batch = self.trains_together(busy);
-        for _ in 0..TRAINS_PER_TURN {
-            let now = self.link.clock.now();
-            let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, slice, now));
-            shared.wake(&mut self.wakeups);
-            match step {
-                Ok(Step::Send(train)) => {
-                    if self.transmitter.push(shared.handle, &train, batch) {
-                        // Outside of the lock, because the system call takes long.
-                        self.send_trains(now)?;
-                    }
-                }
-                Ok(Step::Wait(summary)) => {
-                    self.finish_turn(shared, &summary);
-                    self.mark_ready(shared.handle);
-                    return Ok(TurnOutcome::Done);
-                }
-                Ok(Step::Done(summary)) => {
-                    self.finish_turn(shared, &summary);
-                    if slice.is_used_up() {
-                        self.mark_ready(shared.handle);
-                    }
-                    return Ok(TurnOutcome::Done);
-                }
-                Err(_) => return Ok(TurnOutcome::Gone),
-            }
-        }
-        let now = self.link.clock.now();
-        let settled = shared.with_state(Stage::Turn, |state| self.settle(shared, state, now));
-        let Ok(summary) = settled else {
-            return Ok(TurnOutcome::Gone);
+        let turn = &mut Turn {
+            slice: EventSlice::beside(busy),
+            batch: self.trains_together(busy, now),
+            trains_left: TRAINS_PER_TURN,
         };
-        self.finish_turn(shared, &summary);
-        self.mark_ready(shared.handle);
-        Ok(TurnOutcome::Done)
+        loop {
+            let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, turn, now));
+            shared.wake(&mut self.wakeups);
+            let (summary, again) = match step {
+                Ok(Step::Send) => {
+                    // Outside of the lock, because the system call takes long.
+                    self.send_trains(now)?;
+                    now = self.link.clock.now();
+                    continue;
+                }
+                Ok(Step::Wait(summary) | Step::Pause(summary)) => (summary, true),
+                Ok(Step::Done(summary)) => (summary, turn.slice.is_used_up()),
+                Err(_) => return Ok(TurnOutcome::Gone),
+            };
+            self.finish_turn(shared, &summary);
+            if again {
+                self.mark_ready(shared.handle);
+            }
+            return Ok(TurnOutcome::Done);
+        }
     }
 
     /// Takes one step of a turn, under the connection's lock.
@@ -313,22 +323,28 @@ impl Connections {
         &mut self,
         shared: &ConnectionShared,
         state: &mut State,
-        slice: &mut EventSlice,
+        turn: &mut Turn,
         now: Instant,
     ) -> Step {
-        state.dispatch(&self.link, now, &mut self.wakeups, slice);
-        if self.transmitter.is_blocked() {
-            if state.quic.is_transmit_due() {
-                state.quic.on_scheduling_limited(now);
+        loop {
+            if turn.trains_left == 0 {
+                return Step::Pause(self.settle(shared, state, now));
             }
-            return Step::Wait(self.settle(shared, state, now));
-        }
-        let segments = self.socket.get_ref().gso_segments();
-        match state.quic.transmit(now, self.transmitter.room(), segments) {
-            Some(train) => Step::Send(train),
-            None => {
-                state.dispatch(&self.link, now, &mut self.wakeups, slice);
-                Step::Done(self.settle(shared, state, now))
+            state.dispatch(&self.link, now, &mut self.wakeups, &mut turn.slice);
+            if self.transmitter.is_blocked() {
+                if state.quic.is_transmit_due() {
+                    state.quic.on_scheduling_limited(now);
+                }
+                return Step::Wait(self.settle(shared, state, now));
+            }
+            let segments = self.socket.get_ref().gso_segments();
+            let Some(train) = state.quic.transmit(now, self.transmitter.room(), segments) else {
+                state.dispatch(&self.link, now, &mut self.wakeups, &mut turn.slice);
+                return Step::Done(self.settle(shared, state, now));
+            };
+            turn.trains_left = turn.trains_left.saturating_sub(1);
+            if self.transmitter.push(shared.handle, &train, turn.batch) {
+                return Step::Send;
             }
         }
     }
@@ -355,11 +371,8 @@ impl Connections {
     /// Returns how many trains are sent together if `busy` connections have work: a third of them,
     /// so that one third is with the peers while another is worked on. Handshakes are not waited for
     /// in this way, so all of a turn leave together.
-    fn trains_together(&self, busy: u8) -> usize {
-        if self
-            .handshake_pace
-            .is_beside_transfers(self.link.clock.now())
-        {
+    fn trains_together(&self, busy: u8, now: Instant) -> usize {
+        if self.handshake_pace.is_beside_transfers(now) {
             usize::from(busy / 3).max(1)
         } else {
             usize::MAX
