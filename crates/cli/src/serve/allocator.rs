@@ -14,6 +14,18 @@ pub(super) fn use_one_arena() {
     let _ = unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
 }
 
+/// Returns memory that is not in use to the system, as far as whole pages are.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "no safe crate wraps malloc_trim(3)")]
+pub(super) fn trim() {
+    // SAFETY: malloc_trim takes an integer and no pointer.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators decide by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub(super) fn trim() {}
+
 /// Has no arenas to limit.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub(super) fn use_one_arena() {}

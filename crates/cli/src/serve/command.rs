@@ -20,6 +20,7 @@ use super::listing::Snapshots;
 use super::load_balancer::LoadBalancer;
 use super::priority;
 use super::proxy_options::MAX_TUNNELS;
+use super::resident;
 use super::root::Root;
 use super::secret;
 use super::site::{Site, SiteState};
@@ -102,9 +103,10 @@ async fn serve(
     if args.writable {
         leftovers::sweep(&root);
     }
+    let account = server.endpoint().memory_account();
     let site = Site::new(SiteState {
         root,
-        resources: Resources::new(&descriptors, &memory, &server.endpoint().memory_account()),
+        resources: Resources::new(&descriptors, &memory, &account),
         snapshots: Snapshots::default(),
         writable: args.writable,
         hidden: args.hidden,
@@ -124,6 +126,7 @@ async fn serve(
         failed = serving => failed,
         failed = certificate.keep_fresh() => failed,
         failed = LoadBalancer::keep_fresh(load_balancer) => failed,
+        never = resident::watch(memory, account) => match never {},
         ended = end(&server, &mut interrupts, args) => ended,
     }
 }

@@ -28,6 +28,7 @@ mod priority;
 mod proxy_options;
 mod range;
 mod read_buffer;
+mod resident;
 mod root;
 mod secret;
 mod sender_report;

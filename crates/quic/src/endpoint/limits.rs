@@ -37,7 +37,8 @@ pub struct Limits {
     /// [`connections`](Self::connections).
     pub connections_per_source: usize,
     /// Networks to which no limit per source applies, such as load balancers and proxies
-    /// that connect for many others. Their clients share addresses, so that tokens of earlier
+    /// that connect for many others. Connections of theirs that end with an error of the client do
+    /// not make later ones wait. Their clients share addresses, so that tokens of earlier
     /// connections do not validate an address there (RFC 9000 §8.1.3), and another port is
     /// taken for another path (§9.4). Empty by default.
     pub trusted: Vec<IpNet>,

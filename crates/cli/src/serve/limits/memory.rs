@@ -27,6 +27,8 @@ const LEAST: u64 = 16 << 20;
 /// Bytes for each purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::serve) struct Memory {
+    /// What the whole process may use; `None` without a limit.
+    pub(in crate::serve) total: Option<u64>,
     /// Accounted memory: connections, requests and both of the others. `None` is the library's
     /// default.
     pub(in crate::serve) counted: Option<usize>,
@@ -39,6 +41,7 @@ pub(in crate::serve) struct Memory {
 impl Default for Memory {
     fn default() -> Self {
         Self {
+            total: None,
             counted: None,
             buffered: BUFFERED,
             listed: LISTED,
@@ -62,6 +65,7 @@ impl Memory {
             ));
         }
         Ok(Self {
+            total: Some(total),
             counted: Some(usize::try_from(counted).unwrap_or(usize::MAX)),
             buffered: (counted / 8).min(BUFFERED),
             listed: (counted / 16).min(LISTED),
