@@ -27,7 +27,6 @@ pub(super) async fn watch(memory: Memory, account: MemoryAccount) -> Infallible 
     let (Some(total), Some(counted)) = (memory.total, memory.counted) else {
         return core::future::pending().await;
     };
-    let high = total / 8 * 7;
     let mut charge = None;
     let mut looks = interval(INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -36,18 +35,30 @@ pub(super) async fn watch(memory: Memory, account: MemoryAccount) -> Infallible 
         looks.tick().await;
         trim_in = trim_in.saturating_sub(1);
         let mut used = resident();
-        if used > high && trim_in == 0 {
+        if used > high(total) && trim_in == 0 {
             trim_in = TRIM_EVERY;
             // If the program ends meanwhile, there is nothing to wait for.
             let _ = spawn_blocking(allocator::trim).await;
             used = resident();
         }
-        let excess = usize::try_from(used.saturating_sub(high)).unwrap_or(usize::MAX);
-        // Closing connections does not give back every fragment: some always remain.
-        let excess = excess.min(counted / 4);
         drop(charge.take());
-        charge = (excess > 0).then(|| account.charge(excess));
+        let surplus = surplus(used, total, counted);
+        charge = (surplus > 0).then(|| account.charge(surplus));
     }
+}
+
+/// What a process with that limit may use before anything is done about it.
+fn high(total: u64) -> u64 {
+    total / 8 * 7
+}
+
+/// Returns what to charge to a budget of `counted` bytes if a process with the limit `total` uses
+/// `used`: at most a quarter of the budget, because fragments remain when connections are closed.
+fn surplus(used: u64, total: u64, counted: usize) -> usize {
+    let surplus = used.saturating_sub(high(total));
+    usize::try_from(surplus)
+        .unwrap_or(usize::MAX)
+        .min(counted / 4)
 }
 
 /// Returns the bytes of memory that the process uses; 0 where that is not known.
@@ -75,6 +86,16 @@ mod tests {
         assert_eq!(resident_in(status), Some(8 << 20));
         assert_eq!(resident_in("Name:\tclearway\n"), None);
         assert_eq!(resident_in("VmRSS:\tmany kB\n"), None);
+    }
+
+    #[test]
+    fn what_is_used_above_seven_eighths_of_the_limit_is_charged_within_a_quarter_of_the_budget() {
+        let (total, counted) = (256 << 20, 160 << 20);
+        assert_eq!(surplus(0, total, counted), 0);
+        assert_eq!(surplus(224 << 20, total, counted), 0);
+        assert_eq!(surplus(225 << 20, total, counted), 1 << 20);
+        assert_eq!(surplus(256 << 20, total, counted), 32 << 20);
+        assert_eq!(surplus(400 << 20, total, counted), 40 << 20);
     }
 
     #[cfg(target_os = "linux")]
