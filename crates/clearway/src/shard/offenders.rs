@@ -24,8 +24,8 @@ const HALF_LIFE: Duration = Duration::from_secs(8);
 /// here, so that none is here for a forged address; further sources are not found out.
 const CAPACITY: usize = 1 << 10;
 
-/// The pause after an offender's connection, as a multiple of the time that it used. With the
-/// handlers of its requests, whose time is not counted, a tenth of the time is left for them.
+/// The pause after an offender's connection, as a multiple of the time that it used: more than the
+/// share that they should have asks for, because the time of its requests' handlers is not counted.
 const PAUSE: u32 = 32;
 
 /// The longest pause in advance: a client gives up after some ten seconds.
