@@ -73,9 +73,10 @@ impl PendingClients {
 
     /// Returns when the next client may begin, if all that wait are of offenders and have to wait.
     pub(super) fn resume_at(&self, now: Instant) -> Option<Instant> {
-        let only_offenders = !self.has_ordinary();
-        let pause = only_offenders.then(|| self.offenders.pause(now));
-        pause.flatten()
+        if self.has_ordinary() {
+            return None;
+        }
+        self.offenders.pause(now)
     }
 
     /// Whether a client has to wait because its source is an offender.
