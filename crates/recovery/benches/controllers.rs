@@ -80,6 +80,7 @@ fn alone(mut controller: Box<dyn Controller>) -> u128 {
             in_flight_after: in_flight.saturating_sub(2 * MDS),
             lost_bytes: 0,
             window_used_bytes: 2 * MDS,
+            mean_age: RTT,
             rtt_sample: Some(RTT),
             smoothed_rtt: RTT,
             min_rtt: RTT,

@@ -58,6 +58,9 @@ pub struct Ack<'a> {
     /// Acknowledged bytes of packets that were sent while the window, the pacer or the host
     /// was the limit. Only these justify growth (RFC 9438 §5.8, RFC 9002 §7.8).
     pub window_used_bytes: u64,
+    /// How long ago the newly acknowledged packets were sent, on average: longer than the RTT sample,
+    /// which is of the newest one, where this ACK is for several or the peer delayed it.
+    pub mean_age: Duration,
     /// Latest RTT sample, if this ACK gave one.
     pub rtt_sample: Option<Duration>,
     /// Smoothed RTT.

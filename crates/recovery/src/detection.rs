@@ -453,6 +453,7 @@ impl<F> Recovery<F> {
                 in_flight_after: path.in_flight,
                 lost_bytes: path.loss.bytes,
                 window_used_bytes: path.ack.used_bytes,
+                mean_age: Duration::from_nanos(path.ack.mean_age().unwrap_or_default()),
                 rtt_sample: (sampled == Some(path.id)).then(|| rtt.latest()),
                 smoothed_rtt: rtt.smoothed(),
                 min_rtt: min.unwrap_or_else(|| rtt.smoothed()),

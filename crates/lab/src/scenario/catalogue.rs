@@ -72,6 +72,7 @@ const FILES: &[(&str, &str)] = files! {
     "57_resume_600ms.toml"
     "58_resume_changed.toml"
     "59_marks_seen_late.toml"
+    "60_bunches_at_dualq.toml"
 };
 
 /// All scenarios, in the order of their numbers.

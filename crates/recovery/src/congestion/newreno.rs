@@ -71,7 +71,6 @@ mod tests {
             window,
             acked,
             largest_flight: window,
-            smoothed_rtt: Duration::from_millis(10),
             min_rtt: Duration::from_millis(10),
             mds: 1_200,
         }

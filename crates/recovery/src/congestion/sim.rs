@@ -240,6 +240,7 @@ impl Sim {
             in_flight_after: self.in_flight(),
             lost_bytes,
             window_used_bytes: bytes,
+            mean_age: rtt,
             rtt_sample: Some(rtt),
             smoothed_rtt: rtt,
             min_rtt: self.link.rtt,

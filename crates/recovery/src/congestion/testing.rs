@@ -40,6 +40,7 @@ pub(super) fn acked(largest: SendIndex, packets: u64, in_flight: u64) -> Ack<'st
         in_flight_after: in_flight * MDS,
         lost_bytes: 0,
         window_used_bytes: packets * MDS,
+        mean_age: Duration::from_millis(10),
         rtt_sample: Some(Duration::from_millis(10)),
         smoothed_rtt: Duration::from_millis(10),
         min_rtt: Duration::from_millis(10),

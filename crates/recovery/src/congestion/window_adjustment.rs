@@ -19,8 +19,6 @@ pub(super) struct Growth {
     pub(super) acked: u64,
     /// Largest flight since the last reduction, in bytes.
     pub(super) largest_flight: u64,
-    /// Smoothed RTT.
-    pub(super) smoothed_rtt: Duration,
     /// Smallest RTT of the path.
     pub(super) min_rtt: Duration,
     /// Maximum datagram size.

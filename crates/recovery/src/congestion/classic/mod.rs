@@ -306,7 +306,6 @@ impl<A: WindowAdjustment> Classic<A> {
             window: self.window,
             acked: ack.window_used_bytes,
             largest_flight: self.largest_flight.bytes(),
-            smoothed_rtt: ack.smoothed_rtt,
             min_rtt: ack.min_rtt,
             mds: self.mds,
         });

@@ -23,7 +23,6 @@ fn growth(ms: u64, window: u64, acked: u64) -> Growth {
         window,
         acked,
         largest_flight: window,
-        smoothed_rtt: Duration::from_millis(100),
         min_rtt: Duration::from_millis(100),
         mds: MDS,
     }
@@ -121,7 +120,6 @@ fn queue_longer_than_k_does_not_skip_the_plateau() {
     let (mut cubic, mut window) = (running(w_max, start), start);
     for ms in (0..3_500).step_by(50) {
         window = cubic.grow(&Growth {
-            smoothed_rtt: Duration::from_secs(5),
             min_rtt: Duration::from_millis(40),
             ..growth(ms, window, MDS)
         });
@@ -135,7 +133,6 @@ fn short_path_grows_like_reno() {
     let (mut cubic, mut window) = (running(28 * MDS, 20 * MDS), 20 * MDS);
     for round in 0..10 {
         window = cubic.grow(&Growth {
-            smoothed_rtt: Duration::from_millis(10),
             min_rtt: Duration::from_millis(10),
             ..growth(10 * round, window, window)
         });

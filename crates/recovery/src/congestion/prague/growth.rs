@@ -31,6 +31,8 @@ pub(in super::super) struct PragueGrowth {
     cubic: Cubic,
     /// Fraction of a byte owed to the window by additive increase.
     carry: Carry,
+    /// How long a packet counts in flight.
+    flight_time: Duration,
     /// Whether a queue that marks early is shared.
     shared: bool,
     /// The window before the last response to marks, for a loss in the same round.
@@ -38,6 +40,11 @@ pub(in super::super) struct PragueGrowth {
 }
 
 impl PragueGrowth {
+    /// Sets how long a packet counts in flight, which is what growth is scaled by.
+    pub(super) fn set_flight_time(&mut self, time: Duration) {
+        self.flight_time = time;
+    }
+
     /// Sets whether a queue that marks early is shared: growth is additive and scaled then.
     pub(super) fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
@@ -55,10 +62,11 @@ impl PragueGrowth {
     }
 }
 
-/// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared.
-fn scale(smoothed_rtt: Duration) -> (u128, u128) {
+/// (RTT / 25 ms)² as a fraction, 1 from 25 ms on; microseconds squared. The round trip is the time in
+/// which a window is delivered: where the peer delays its ACKs, rounds are no shorter than that.
+fn scale(flight_time: Duration) -> (u128, u128) {
     let virtual_us = nanos(VIRTUAL_RTT) / 1_000;
-    let us = (nanos(smoothed_rtt) / 1_000).clamp(1, virtual_us);
+    let us = (nanos(flight_time) / 1_000).clamp(1, virtual_us);
     (
         u128::from(us) * u128::from(us),
         u128::from(virtual_us) * u128::from(virtual_us),
@@ -96,7 +104,7 @@ impl WindowAdjustment for PragueGrowth {
         if !self.shared {
             return self.cubic.grow(growth);
         }
-        let (numerator, denominator) = scale(growth.smoothed_rtt);
+        let (numerator, denominator) = scale(self.flight_time);
         let earned = u128::from(growth.mds)
             .saturating_mul(growth.acked.into())
             .saturating_mul(numerator);

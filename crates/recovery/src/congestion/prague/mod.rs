@@ -7,12 +7,15 @@
 //! the first mark: on a path without L4S the controller behaves as CUBIC. `growth` says how the
 //! window grows.
 //!
+//! `flight_time` measures how long a window takes to be delivered, which it is paced over.
+//!
 //! A flow with an RTT below a virtual RTT of 25 ms (from the draft) behaves like one of 25
 //! ms: its growth is scaled, and its rounds of averaging and response last at least 25 ms.
 //!
 //! If the queue that marks is a classic one (`queue_kind`), the response to a mark is that of
 //! CUBIC (RFC 8511), or the flow would take the share of those beside it.
 
+mod flight_time;
 mod growth;
 mod queue_kind;
 
@@ -28,6 +31,7 @@ use crate::time::Instant;
 
 use super::SlowStart;
 use super::classic::Classic;
+use flight_time::FlightTime;
 use growth::PragueGrowth;
 use queue_kind::QueueKind;
 
@@ -51,7 +55,7 @@ pub(super) struct Prague {
     response: Round,
     /// Bytes of marked packets that have not been subtracted from growth yet.
     marked_bytes: u64,
-    smoothed_rtt: Option<Duration>,
+    flight_time: FlightTime,
 }
 
 /// The moving average of the share of marked packets.
@@ -168,7 +172,7 @@ impl Prague {
             queue: QueueKind::default(),
             response: Round::default(),
             marked_bytes: 0,
-            smoothed_rtt: None,
+            flight_time: FlightTime::default(),
         }
     }
 
@@ -245,7 +249,9 @@ impl Controller for Prague {
         if let Some(rtt) = ack.rtt_sample {
             self.queue.sample(rtt);
         }
-        self.smoothed_rtt = Some(ack.smoothed_rtt);
+        self.flight_time.on_ack(ack);
+        let time = self.flight_time.get();
+        self.classic.adjustment_mut().set_flight_time(time);
         // Marked bytes do not grow the window (from the draft). The marks of an ACK are
         // reported after it, so they are subtracted from the next one.
         let taken = self.marked_bytes.min(ack.window_used_bytes);
@@ -299,16 +305,17 @@ impl Controller for Prague {
         self.classic.min_window()
     }
 
-    /// The window over the RTT, once there are marks of an L4S queue. The pacer alone would send a quarter
-    /// faster, which fills a queue that marks from 1 ms on before the window does. An
+    /// The window over the time that packets count in flight, once there are marks of an L4S queue. The
+    /// pacer alone would send a quarter faster, which fills a queue that marks from 1 ms on before the window does. An
     /// eighth faster still did so where a datagram takes a millisecond: over 10 Mbit/s and
     /// 40 ms it used 86 % of the link, this rate 93 %.
     fn pacing_rate(&self) -> Option<u64> {
         if let Some(rate) = self.classic.pacing_rate() {
             return Some(rate);
         }
-        let rtt = self.smoothed_rtt.filter(|_| self.is_scalable())?;
-        Some(bytes_per_second(self.window(), rtt))
+        let time = self.flight_time.get();
+        let known = self.is_scalable() && time > Duration::ZERO;
+        known.then(|| bytes_per_second(self.window(), time))
     }
 
     /// Bursts of 250 µs (from the draft): a single burst of 1 ms fills a queue to the point

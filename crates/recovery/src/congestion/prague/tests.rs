@@ -24,7 +24,9 @@ fn round(prague: &mut Prague, first: SendIndex, now_ms: u64, rtt_ms: u64, marks:
     let now = at_ms(now_ms + rtt_ms);
     prague.on_ack(&Ack {
         now,
+        largest_sent_time: at_ms(now_ms),
         next_index: next,
+        mean_age: Duration::from_millis(rtt_ms),
         smoothed_rtt: Duration::from_millis(rtt_ms),
         ..acked(next - 1, packets, 0)
     });
@@ -289,6 +291,8 @@ fn marked_rounds(prague: &mut Prague, rounds: u64, queue_ms: u64) -> SendIndex {
         let now = at_ms(1_000 + each * 30);
         prague.on_ack(&Ack {
             now,
+            largest_sent_time: at_ms(1_000 + each * 30 - rtt),
+            mean_age: Duration::from_millis(rtt),
             smoothed_rtt: Duration::from_millis(rtt),
             rtt_sample: Some(Duration::from_millis(rtt)),
             ..acked(next - 1, packets, 0)
@@ -451,6 +455,24 @@ fn growth_resumes_after_marked_bytes_are_skipped() {
 }
 
 /// After idle nothing is in flight that PRR could limit, so the window opens to ssthresh.
+/// Paced over the smoothed RTT, a window whose ACKs come in bunches is sent faster than it is
+/// delivered, and the end of what each bunch releases is marked.
+#[test]
+fn pacing_is_slower_where_acks_come_in_bunches() {
+    let mut prague = prague();
+    let next = marked_rounds(&mut prague, 20, 1);
+    let packets = prague.window() / MDS;
+    send(&mut prague, next..next + packets, 0);
+    prague.on_ack(&Ack {
+        now: at_ms(2_000),
+        largest_sent_time: at_ms(1_988),
+        mean_age: Duration::from_millis(14),
+        smoothed_rtt: Duration::from_millis(12),
+        ..acked(next + packets - 1, packets, 0)
+    });
+    assert_eq!(prague.pacing_rate(), Some(prague.window() * 1_000 / 14));
+}
+
 #[test]
 fn restart_from_idle_in_recovery_opens_the_window_to_ssthresh() {
     let mut prague = prague();
@@ -469,11 +491,11 @@ fn undo_restores_fractions_of_a_byte() {
         window: 2 * MDS,
         acked: 1,
         largest_flight: 2 * MDS,
-        smoothed_rtt: Duration::from_millis(30),
         min_rtt: Duration::from_millis(30),
         mds: MDS,
     };
     let mut adjustment = PragueGrowth::default();
+    adjustment.set_flight_time(Duration::from_millis(30));
     adjustment.set_shared(true);
     assert_eq!(adjustment.grow(&half), 2 * MDS);
     let saved = adjustment.save();

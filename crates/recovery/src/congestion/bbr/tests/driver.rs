@@ -107,6 +107,7 @@ impl Driver {
             in_flight_after: in_flight,
             lost_bytes: 0,
             window_used_bytes: acked,
+            mean_age: 100 * MS,
             rtt_sample: Some(100 * MS),
             smoothed_rtt: 100 * MS,
             min_rtt: 100 * MS,

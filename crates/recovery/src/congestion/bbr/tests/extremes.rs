@@ -104,6 +104,7 @@ fn tell(seed: u64, rtt: Duration, steps: &[(u64, Step)]) -> Vec<(u64, u64)> {
                     in_flight_after: in_flight,
                     lost_bytes: lost,
                     window_used_bytes: bytes,
+                    mean_age: rtt,
                     rtt_sample: Some(rtt),
                     smoothed_rtt: rtt,
                     min_rtt: rtt,
