@@ -16,6 +16,11 @@ use crate::rtt::Rtt;
 /// queue (RFC 9332 §4), with a burst, and CoDel's five (RFC 8289 §4.3).
 const EARLY_MARK: Duration = Duration::from_millis(3);
 
+/// Datagrams of a train that is no queue. What waits for less than the flow takes to send so many
+/// at its window's rate waited for a train of its own: one datagram takes longer on a slow link than
+/// any early queue.
+const TRAIN: u32 = 2;
+
 /// Minimum windows up to which a window is too small for a queue of its own. Twice, because
 /// Prague reduces by the share of marks and stays a little above its minimum, and because a
 /// window that is marked in most rounds, not in all, grows by a datagram in the others.
@@ -34,9 +39,11 @@ pub(crate) struct OwnMarks {
 impl OwnMarks {
     /// Records marks that were reported with the latest round trip, before the window is
     /// reduced for them.
-    pub(crate) fn on_marks(&mut self, rtt: &Rtt, window: u64, min_window: u64) {
+    pub(crate) fn on_marks(&mut self, rtt: &Rtt, window: u64, min_window: u64, mds: u64) {
         let min = rtt.min().unwrap_or_default();
-        self.early = rtt.latest() < min + EARLY_MARK;
+        let datagrams = u32::try_from(window / mds.max(1)).unwrap_or(u32::MAX);
+        let train = rtt.smoothed().saturating_mul(TRAIN) / datagrams.max(1);
+        self.early = rtt.latest() < min + EARLY_MARK.max(train);
         self.at_small_window |= window <= min_window.saturating_mul(SMALL_WINDOWS);
     }
 
@@ -64,7 +71,7 @@ mod tests {
         sample(&mut rtt, 40);
         for &(millis, datagrams) in marks {
             sample(&mut rtt, millis);
-            own.on_marks(&rtt, datagrams * MDS, 2 * MDS);
+            own.on_marks(&rtt, datagrams * MDS, 2 * MDS, MDS);
         }
         own.shorten_trains()
     }

@@ -483,7 +483,8 @@ impl PathRecovery {
     /// Records ECN-CE marks that the peer reports on packets up to `largest_index`.
     pub(crate) fn on_ecn_ce(&mut self, largest_index: SendIndex, increase: u64, now: Instant) {
         let floor = self.controller.min_window();
-        self.own_marks.on_marks(&self.rtt, self.window(), floor);
+        self.own_marks
+            .on_marks(&self.rtt, self.window(), floor, self.mds);
         self.events.on_marked(largest_index, self.next_index);
         self.controller.on_congestion(&Congestion {
             now,

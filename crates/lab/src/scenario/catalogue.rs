@@ -73,6 +73,7 @@ const FILES: &[(&str, &str)] = files! {
     "58_resume_changed.toml"
     "59_marks_seen_late.toml"
     "60_bunches_at_dualq.toml"
+    "61_thinned_credit.toml"
 };
 
 /// All scenarios, in the order of their numbers.

@@ -83,6 +83,8 @@ pub(crate) struct AckPolicy {
     largest: Option<(u64, Instant)>,
     largest_eliciting: Option<u64>,
     largest_acked: Option<u64>,
+    /// The last ACK frame with news was in a packet that the peer does not acknowledge.
+    sent_alone: bool,
     /// A packet number is missing since the largest ack-eliciting packet.
     gap: bool,
     previous_ce: bool,
@@ -118,6 +120,7 @@ impl AckPolicy {
             largest: None,
             largest_eliciting: None,
             largest_acked: None,
+            sent_alone: false,
             gap: false,
             previous_ce: false,
             counts: EcnCounts::default(),
@@ -234,7 +237,23 @@ impl AckPolicy {
         self.eliciting = 0;
         self.immediate = false;
         self.waiting_since = None;
+        self.sent_alone = false;
         self.largest_acked = self.largest.map(|(largest, _)| largest);
+    }
+
+    /// Records that the ACK frame was in a packet with nothing that elicits an ACK, so that its loss will
+    /// not be noticed.
+    pub(crate) fn on_sent_alone(&mut self) {
+        self.sent_alone = true;
+    }
+
+    /// Returns whether the next packet, if one is sent for another reason, should repeat the last ACK
+    /// frame. Without that a path that drops a small packet where another one follows, as modems thin
+    /// the acknowledgments of TCP, takes away each ACK that a packet with credit follows, and the peer
+    /// waits for its probe timeout.
+    #[must_use]
+    pub(crate) fn is_repeat_wanted(&self) -> bool {
+        self.sent_alone
     }
 
     /// Returns the value of the ACK Delay field: how long the largest packet has been

@@ -110,6 +110,19 @@ fn batch_of_packets_gets_one_ack() {
 }
 
 #[test]
+fn ack_that_was_sent_alone_is_repeated_once() {
+    let mut space = Space::data();
+    space.data_packet(0);
+    space.policy.on_ack_sent();
+    assert!(!space.policy.is_repeat_wanted());
+    space.policy.on_sent_alone();
+    assert!(space.policy.is_repeat_wanted());
+    assert!(!space.policy.is_wanted() && !space.policy.is_due(at(1_000)));
+    space.policy.on_ack_sent();
+    assert!(!space.policy.is_repeat_wanted());
+}
+
+#[test]
 fn single_packet_is_acknowledged_after_max_ack_delay() {
     let mut space = Space::data();
     assert!(!space.data_packet(0));

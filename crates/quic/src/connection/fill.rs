@@ -43,9 +43,7 @@ impl PacketWriter<'_> {
             purpose,
             DatagramPurpose::Ordinary | DatagramPurpose::OrdinaryNotLast
         );
-        if ordinary && draft.kind != PacketKind::ZeroRtt {
-            self.fill_ack(draft, w);
-        }
+        let has_news = ordinary && draft.kind != PacketKind::ZeroRtt && self.fill_ack(draft, w);
         if draft.kind == PacketKind::OneRtt {
             self.fill_path_frames(draft, w);
         }
@@ -75,20 +73,27 @@ impl PacketWriter<'_> {
             Frame::Ping.encode(w);
             draft.ack_eliciting = true;
         }
+        if has_news && !draft.ack_eliciting {
+            state.ack.on_sent_alone();
+        }
     }
 
-    fn fill_ack(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {
+    /// Writes an ACK frame if one is wanted. Returns whether it acknowledges what none did before.
+    fn fill_ack(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) -> bool {
         let exponent = self.tls.ack_delay_exponent;
         let state = self.frames.spaces.get_mut(draft.space);
         // A probe or PING repeats the acknowledgements, since earlier ACK frames are never
         // retransmitted and may have been lost. Not during the handshake: the peer may lack
         // a first RTT sample, and would mistake the delay for the path's.
         let asks = draft.space == Space::Data && (state.probes > 0 || state.ping);
-        if !state.ack.is_wanted() && !asks {
-            return;
+        // Nor during the handshake is what was sent alone repeated.
+        let repeats = draft.space == Space::Data && state.ack.is_repeat_wanted();
+        let has_news = state.ack.is_wanted();
+        if !has_news && !asks && !repeats {
+            return false;
         }
         let Some(largest) = state.received.max() else {
-            return;
+            return false;
         };
         let delay = (state.ack.ack_delay(self.now).as_micros() as u64) >> exponent;
         let ecn = state.ack.ecn_counts();
@@ -98,6 +103,7 @@ impl PacketWriter<'_> {
             state.received.on_reported(ranges);
             draft.content.push(SentFrame::Ack(largest));
         }
+        has_news && ranges > 0
     }
 
     fn fill_path_frames(&mut self, draft: &mut PacketDraft, w: &mut Writer<'_>) {

@@ -391,6 +391,30 @@ fn data_in_flight_never_exceeds_the_congestion_window() {
     }
 }
 
+/// A modem that thins acknowledgements by their size drops one that a packet with credit follows.
+#[test]
+fn packet_after_a_lost_ack_acknowledges_the_same() {
+    let mut pair = Pair::new(8, 8, Stage::Confirmed);
+    pair.exchange(Role::Server);
+    let server = &mut pair.server;
+    let id = server
+        .open(Directionality::Unidirectional)
+        .expect("a stream");
+    assert!(server.write(id, &[7; 10_000]).is_ok());
+    pair.exchange(Role::Server);
+    assert!(pair.server.network.active_recovery().in_flight() > 0);
+    pair.now += core::time::Duration::from_millis(100);
+    let lost = datagrams(&mut pair.client, pair.now);
+    assert_eq!(lost.len(), 1, "an ACK");
+    let client = &mut pair.client;
+    let id = client
+        .open(Directionality::Unidirectional)
+        .expect("a stream");
+    assert!(client.write(id, &[7]).is_ok());
+    pair.exchange(Role::Client);
+    assert_eq!(pair.server.network.active_recovery().in_flight(), 0);
+}
+
 /// A defect closes one connection, and its peer is told at once.
 #[test]
 fn frame_that_cannot_be_encoded_closes_connection_with_internal_error() {
