@@ -6,7 +6,8 @@
 //! was short, it marks early. But the round trip may say nothing: it varies, it has risen since its
 //! minimum, or one datagram takes longer than any early queue. Then the window shows it: what is
 //! marked although next to nothing was in flight waited for the sender's own train, or for other
-//! flows, which a flow that sends its datagrams one by one treats no worse.
+//! flows, which a flow that sends its datagrams one by one treats no worse. And so did what waited for less
+//! than the flow takes for two datagrams.
 
 use core::time::Duration;
 
@@ -31,25 +32,26 @@ const SMALL_WINDOWS: u64 = 2;
 pub(crate) struct OwnMarks {
     /// Whether the last one came from a queue that marks early.
     early: bool,
-    /// Whether one came at a small window. It stays: with short trains the window grows, and
-    /// longer ones would bring it back.
-    at_small_window: bool,
+    /// Whether one came at a small window, or after less than the flow takes for a train. It stays: with
+    /// short trains the window grows, and longer ones would bring it back.
+    of_small_flow: bool,
 }
 
 impl OwnMarks {
     /// Records marks that were reported with the latest round trip, before the window is
     /// reduced for them.
     pub(crate) fn on_marks(&mut self, rtt: &Rtt, window: u64, min_window: u64, mds: u64) {
-        let min = rtt.min().unwrap_or_default();
+        let waited = rtt.latest().saturating_sub(rtt.min().unwrap_or_default());
         let datagrams = u32::try_from(window / mds.max(1)).unwrap_or(u32::MAX);
         let train = rtt.smoothed().saturating_mul(TRAIN) / datagrams.max(1);
-        self.early = rtt.latest() < min + EARLY_MARK.max(train);
-        self.at_small_window |= window <= min_window.saturating_mul(SMALL_WINDOWS);
+        self.early = waited < EARLY_MARK;
+        self.of_small_flow |= (EARLY_MARK..train).contains(&waited)
+            || window <= min_window.saturating_mul(SMALL_WINDOWS);
     }
 
     /// Returns whether trains have to be short, because the queue marks those of two datagrams.
     pub(crate) const fn shorten_trains(self) -> bool {
-        self.early || self.at_small_window
+        self.early || self.of_small_flow
     }
 }
 
@@ -76,11 +78,23 @@ mod tests {
         own.shorten_trains()
     }
 
+    /// At 40 ms and eight datagrams a window, two take 10 ms; at a hundred they take less than a millisecond.
+    #[test]
+    fn mark_within_two_datagrams_time_shortens_trains_for_good() {
+        assert!(after(&[(48, 8), (80, 100)]));
+        assert!(!after(&[(55, 8)]));
+        assert!(!after(&[(48, 100)]));
+        assert!(
+            !after(&[(42, 100), (80, 100)]),
+            "an early queue, not a slow link"
+        );
+    }
+
     #[test]
     fn marks_of_a_long_queue_at_a_large_window_are_of_congestion() {
         assert!(!after(&[]));
-        assert!(!after(&[(45, 5)]));
-        assert!(!after(&[(42, 5), (45, 5)]), "the last one decides");
+        assert!(!after(&[(45, 20)]));
+        assert!(!after(&[(42, 20), (45, 20)]), "the last one decides");
     }
 
     #[test]
