@@ -467,7 +467,7 @@ impl<F> Recovery<F> {
     fn widen_time_thresholds(&mut self) {
         for path in &mut self.paths {
             if path.ack.late {
-                path.thresholds.on_late();
+                path.thresholds.on_late(&path.rtt);
             }
         }
     }

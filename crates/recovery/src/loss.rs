@@ -21,10 +21,15 @@ pub(crate) const TIME_THRESHOLD_EIGHTHS: u32 = 9;
 /// depends on the rate: 20 ms late at 1 Gbit/s is 1,700 packets late.
 const MAX_PACKETS: u64 = 1 << 20;
 
-/// Largest time threshold, in eighths of an RTT: four RTTs. RFC 8985 §6.2 bounds its reordering
+/// Largest time threshold, in eighths of an RTT, where that is more than [`SHORT`]: four RTTs. RFC 8985 §6.2 bounds its reordering
 /// window by one RTT. But it is widened without proof, by the number of recoveries, and here
 /// only by packets that came later than it allowed.
 const MAX_EIGHTHS: u32 = 32;
+
+/// A time threshold that proof may lead to on any path. Over a few milliseconds four RTTs are less than the jitter
+/// of a radio link, and the probe timeout, at which a lost packet is found in any case, is longer than this: it
+/// includes the 25 ms for which a peer may delay its ACKs (RFC 9002 §6.2.1).
+const SHORT: Duration = Duration::from_millis(30);
 
 /// Number of loss events without a spurious loss after which the thresholds step back (RFC
 /// 8985 §6.2: 16 recoveries).
@@ -86,8 +91,10 @@ impl Thresholds {
 
     /// Raises the time threshold by one step because an ACK acknowledged packets later than
     /// it allows. One step per ACK, because an ACK is about one round's evidence.
-    pub(crate) fn on_late(&mut self) {
-        self.eighths = (self.eighths + 1).min(MAX_EIGHTHS.max(self.initial_eighths));
+    pub(crate) fn on_late(&mut self, rtt: &Rtt) {
+        if self.eighths < MAX_EIGHTHS || self.delay(rtt) < SHORT {
+            self.eighths = self.eighths.saturating_add(1);
+        }
     }
 
     /// Counts a new loss event, and lets the thresholds step back if it is time.
@@ -177,19 +184,26 @@ mod tests {
     }
 
     #[test]
-    fn time_threshold_grows_to_four_rtts_at_most() {
-        let mut thresholds = Thresholds::new(3, 9);
-        for _ in 0..100 {
-            thresholds.on_late();
+    fn time_threshold_grows_to_four_rtts_or_30_ms_at_most() {
+        for (sample, most) in [(100, 400), (8, 32), (7, 30), (2, 30)] {
+            let mut thresholds = Thresholds::new(3, 9);
+            let path = rtt(MS * sample);
+            for _ in 0..300 {
+                thresholds.on_late(&path);
+            }
+            let delay = thresholds.delay(&path);
+            assert!(
+                delay >= MS * most && delay < MS * (most + 1),
+                "{sample}: {delay:?}"
+            );
         }
-        assert_eq!(thresholds.eighths(), 32);
     }
 
     #[test]
     fn thresholds_step_back_after_reordering_ends() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(99);
-        thresholds.on_late();
+        thresholds.on_late(&rtt(MS * 100));
         for _ in 0..STEP_BACK_EVENTS - 1 {
             thresholds.on_loss_event();
         }

@@ -74,6 +74,7 @@ const FILES: &[(&str, &str)] = files! {
     "59_marks_seen_late.toml"
     "60_bunches_at_dualq.toml"
     "61_thinned_credit.toml"
+    "62_short_path_jitter.toml"
 };
 
 /// All scenarios, in the order of their numbers.

@@ -216,3 +216,14 @@ fn waiting_packets_of_the_old_path_do_not_hide_losses_on_the_new_path() {
     let due = at(2000) + Duration::from_micros(11_250);
     assert_eq!(bench.recovery.next_timeout(), Some(due));
 }
+
+#[test]
+fn path_that_carried_much_is_worth_saving() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.recovery.path(PATH).unwrap().to_save(), None);
+    bench.send_many(100, 0);
+    bench.ack(0..=99, 100);
+    let saved = bench.recovery.path(PATH).unwrap().to_save().unwrap();
+    assert_eq!(saved.rtt, Duration::from_millis(100));
+    assert_eq!(saved.capacity, 100 * BYTES);
+}

@@ -12,56 +12,63 @@ use core::time::Duration;
 use crate::controller::{Ack, SendIndex};
 use crate::time::nanos;
 
-/// Sums of the current round, and the means of the last one.
+/// Sums of the current round and the means of the last one, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FlightTime {
     /// Index after the last packet sent before the round began.
     round_end: SendIndex,
-    /// Packets acknowledged in it, and their ages together, in microseconds.
+    /// Packets acknowledged in it, and their ages together.
     packets: u64,
     ages: u64,
     /// The same of the newest packet of the ACK of each.
     newest_ages: u64,
-    mean_age: Duration,
-    mean_newest_age: Duration,
-    smoothed_rtt: Duration,
+    mean_age: u64,
+    mean_newest_age: u64,
+    time: Duration,
 }
 
 impl FlightTime {
     /// Handles an ACK. One for packets that the application sent for want of more says nothing: the
     /// last packet of a message waits for the peer's delay.
     pub(super) fn on_ack(&mut self, ack: &Ack<'_>) {
-        self.smoothed_rtt = ack.smoothed_rtt;
         if ack.rtt_sample.is_some() && ack.window_used_bytes == ack.bytes {
-            let newest = ack.now - ack.largest_sent_time;
+            let newest = ack
+                .now
+                .as_nanos()
+                .saturating_sub(ack.largest_sent_time.as_nanos());
+            let sum = |age: u64| age.saturating_mul(ack.packets);
             self.packets = self.packets.saturating_add(ack.packets);
-            self.ages = self.ages.saturating_add(sum(ack.mean_age, ack.packets));
-            self.newest_ages = self.newest_ages.saturating_add(sum(newest, ack.packets));
+            self.ages = self.ages.saturating_add(sum(nanos(ack.mean_age)));
+            self.newest_ages = self.newest_ages.saturating_add(sum(newest));
         }
-        if ack.largest_index < self.round_end {
-            return;
+        if ack.largest_index >= self.round_end {
+            self.end_round(ack.next_index);
         }
-        self.round_end = ack.next_index;
-        let mean = |sum: u64| sum.checked_div(self.packets).map(Duration::from_micros);
+        self.time = self.at(nanos(ack.smoothed_rtt));
+    }
+
+    fn end_round(&mut self, next_index: SendIndex) {
+        self.round_end = next_index;
+        let mean = |sum: u64| sum.checked_div(self.packets);
         if let (Some(age), Some(newest)) = (mean(self.ages), mean(self.newest_ages)) {
             (self.mean_age, self.mean_newest_age) = (age, newest);
         }
         (self.packets, self.ages, self.newest_ages) = (0, 0, 0);
     }
 
-    /// Returns the time; zero before the first ACK. A packet's wait for an ACK that is for later ones,
-    /// too, counts for at most a quarter of the round trip: where one ACK is for most of a window, what
-    /// waits is what the pacer itself has spread.
-    pub(super) fn get(self) -> Duration {
-        let round_trip = self.smoothed_rtt.max(self.mean_newest_age);
+    /// The time at this smoothed RTT. A packet's wait for an ACK that is for later ones, too, counts for at
+    /// most a quarter of the round trip: where one ACK is for most of a window, what waits is what the
+    /// pacer itself has spread.
+    fn at(self, smoothed_rtt: u64) -> Duration {
+        let round_trip = smoothed_rtt.max(self.mean_newest_age);
         let waiting = self.mean_age.saturating_sub(self.mean_newest_age);
-        round_trip + waiting.min(round_trip / 4)
+        Duration::from_nanos(round_trip.saturating_add(waiting.min(round_trip / 4)))
     }
-}
 
-/// `packets` times `age`, in microseconds.
-fn sum(age: Duration, packets: u64) -> u64 {
-    (nanos(age) / 1_000).saturating_mul(packets)
+    /// Returns the time; zero before the first ACK.
+    pub(super) const fn get(self) -> Duration {
+        self.time
+    }
 }
 
 #[cfg(test)]

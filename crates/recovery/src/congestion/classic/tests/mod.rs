@@ -51,6 +51,14 @@ fn in_avoidance<A: WindowAdjustment>(mut controller: Classic<A>) -> Classic<A> {
 }
 
 #[test]
+fn duplicate_goes_on_with_the_same_window() {
+    let reno = in_avoidance(newreno());
+    let copy = reno.duplicate().expect("one of its own kind");
+    assert_eq!(copy.window(), reno.window());
+    assert_eq!(copy.name(), "newreno");
+}
+
+#[test]
 fn fewer_acks_are_needed_once_the_window_grows_slowly() {
     let mut reno = newreno();
     assert_eq!(reno.acks_needed(), AcksNeeded::SMOOTH);
