@@ -103,7 +103,8 @@ impl Thresholds {
         if self.quiet >= STEP_BACK_EVENTS {
             self.quiet = 0;
             self.packets -= (self.packets - self.initial_packets).div_ceil(2);
-            self.eighths = (self.eighths - 1).max(self.initial_eighths);
+            let excess = self.eighths - self.initial_eighths;
+            self.eighths -= (excess / 16).max(1).min(excess);
         }
     }
 }
@@ -214,6 +215,21 @@ mod tests {
             thresholds.on_loss_event();
         }
         assert_eq!((thresholds.packets(), thresholds.eighths()), (3, 9));
+    }
+
+    /// 30 ms are 2,400 eighths of 100 µs.
+    #[test]
+    fn long_time_threshold_steps_back_in_proportion() {
+        let mut thresholds = Thresholds::new(3, 9);
+        let path = rtt(MS / 10);
+        for _ in 0..5_000 {
+            thresholds.on_late(&path);
+        }
+        assert!(thresholds.eighths() > 200);
+        for _ in 0..STEP_BACK_EVENTS * 120 {
+            thresholds.on_loss_event();
+        }
+        assert_eq!(thresholds.eighths(), 9);
     }
 
     /// 20 ms at 1 Gbit/s are 1,700 packets.
