@@ -77,8 +77,13 @@ impl Thresholds {
 
     /// Returns the age at which a packet is lost once a later one is acknowledged (RFC 9002
     /// §6.1.2).
+    ///
+    /// The limit is applied here, because what a short path has proved is too much once a queue has
+    /// made its RTT long.
     pub(crate) fn delay(&self, rtt: &Rtt) -> Duration {
-        (rtt.conservative().saturating_mul(self.eighths) / 8).max(GRANULARITY)
+        let eighths = |count: u32| rtt.conservative().saturating_mul(count) / 8;
+        let most = eighths(MAX_EIGHTHS.max(self.initial_eighths)).max(SHORT);
+        eighths(self.eighths).min(most).max(GRANULARITY)
     }
 
     /// Raises the packet threshold after a spurious loss: a packet sent `extent` packets
@@ -215,6 +220,15 @@ mod tests {
             thresholds.on_loss_event();
         }
         assert_eq!((thresholds.packets(), thresholds.eighths()), (3, 9));
+    }
+
+    #[test]
+    fn what_a_short_path_proved_is_no_more_than_four_rtts_of_a_long_one() {
+        let mut thresholds = Thresholds::new(3, 9);
+        for _ in 0..300 {
+            thresholds.on_late(&rtt(MS * 2));
+        }
+        assert_eq!(thresholds.delay(&rtt(MS * 100)), MS * 400);
     }
 
     /// 30 ms are 2,400 eighths of 100 µs.
