@@ -80,6 +80,11 @@ impl<A: WindowAdjustment> Classic<A> {
     }
 
     /// Returns how the window is adjusted.
+    pub(super) const fn adjustment(&self) -> &A {
+        &self.adjustment
+    }
+
+    /// As `adjustment`, to tell it what the ACK does not.
     pub(super) fn adjustment_mut(&mut self) -> &mut A {
         &mut self.adjustment
     }

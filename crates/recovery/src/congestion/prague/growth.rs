@@ -16,7 +16,7 @@
 
 use core::time::Duration;
 
-use crate::controller::CongestionCause;
+use crate::controller::{Ack, CongestionCause};
 use crate::limit::Limit;
 use crate::time::{Instant, nanos};
 
@@ -24,6 +24,7 @@ use super::super::carry::Carry;
 use super::super::cubic::{Cubic, CubicState};
 use super::super::window_adjustment::{Growth, WindowAdjustment};
 use super::VIRTUAL_RTT;
+use super::flight_time::FlightTime;
 
 /// Additive increase beside CUBIC's curve.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +32,7 @@ pub(in super::super) struct PragueGrowth {
     cubic: Cubic,
     /// Fraction of a byte owed to the window by additive increase.
     carry: Carry,
-    /// How long a packet counts in flight.
-    flight_time: Duration,
+    flight_time: FlightTime,
     /// Whether a queue that marks early is shared.
     shared: bool,
     /// The window before the last response to marks, for a loss in the same round.
@@ -40,9 +40,14 @@ pub(in super::super) struct PragueGrowth {
 }
 
 impl PragueGrowth {
-    /// Sets how long a packet counts in flight, which is what growth is scaled by.
-    pub(super) fn set_flight_time(&mut self, time: Duration) {
-        self.flight_time = time;
+    /// Measures an ACK.
+    pub(super) fn on_ack(&mut self, ack: &Ack<'_>) {
+        self.flight_time.on_ack(ack);
+    }
+
+    /// Returns how long a packet counts in flight; zero before the first ACK.
+    pub(super) const fn flight_time(&self) -> Duration {
+        self.flight_time.get()
     }
 
     /// Sets whether a queue that marks early is shared: growth is additive and scaled then.
@@ -104,7 +109,7 @@ impl WindowAdjustment for PragueGrowth {
         if !self.shared {
             return self.cubic.grow(growth);
         }
-        let (numerator, denominator) = scale(self.flight_time);
+        let (numerator, denominator) = scale(self.flight_time());
         let earned = u128::from(growth.mds)
             .saturating_mul(growth.acked.into())
             .saturating_mul(numerator);

@@ -31,7 +31,6 @@ use crate::time::Instant;
 
 use super::SlowStart;
 use super::classic::Classic;
-use flight_time::FlightTime;
 use growth::PragueGrowth;
 use queue_kind::QueueKind;
 
@@ -55,7 +54,6 @@ pub(super) struct Prague {
     response: Round,
     /// Bytes of marked packets that have not been subtracted from growth yet.
     marked_bytes: u64,
-    flight_time: FlightTime,
 }
 
 /// The moving average of the share of marked packets.
@@ -172,7 +170,6 @@ impl Prague {
             queue: QueueKind::default(),
             response: Round::default(),
             marked_bytes: 0,
-            flight_time: FlightTime::default(),
         }
     }
 
@@ -249,9 +246,7 @@ impl Controller for Prague {
         if let Some(rtt) = ack.rtt_sample {
             self.queue.sample(rtt);
         }
-        self.flight_time.on_ack(ack);
-        let time = self.flight_time.get();
-        self.classic.adjustment_mut().set_flight_time(time);
+        self.classic.adjustment_mut().on_ack(ack);
         // Marked bytes do not grow the window (from the draft). The marks of an ACK are
         // reported after it, so they are subtracted from the next one.
         let taken = self.marked_bytes.min(ack.window_used_bytes);
@@ -313,7 +308,7 @@ impl Controller for Prague {
         if let Some(rate) = self.classic.pacing_rate() {
             return Some(rate);
         }
-        let time = self.flight_time.get();
+        let time = self.classic.adjustment().flight_time();
         let known = self.is_scalable() && time > Duration::ZERO;
         known.then(|| bytes_per_second(self.window(), time))
     }

@@ -495,7 +495,10 @@ fn undo_restores_fractions_of_a_byte() {
         mds: MDS,
     };
     let mut adjustment = PragueGrowth::default();
-    adjustment.set_flight_time(Duration::from_millis(30));
+    adjustment.on_ack(&Ack {
+        smoothed_rtt: Duration::from_millis(30),
+        ..acked(0, 1, 0)
+    });
     adjustment.set_shared(true);
     assert_eq!(adjustment.grow(&half), 2 * MDS);
     let saved = adjustment.save();
