@@ -21,15 +21,13 @@ pub(crate) const TIME_THRESHOLD_EIGHTHS: u32 = 9;
 /// depends on the rate: 20 ms late at 1 Gbit/s is 1,700 packets late.
 const MAX_PACKETS: u64 = 1 << 20;
 
-/// Largest time threshold, in eighths of an RTT, where that is more than [`SHORT`]: four RTTs. RFC 8985 §6.2 bounds its reordering
-/// window by one RTT. But it is widened without proof, by the number of recoveries, and here
-/// only by packets that came later than it allowed.
+/// Largest time threshold, in eighths of an RTT, where that is more than a probe timeout: four
+/// RTTs. RFC 8985 §6.2 bounds its reordering window by one RTT. But it is widened without proof, by
+/// the number of recoveries, and here only by packets that came later than it allowed.
 const MAX_EIGHTHS: u32 = 32;
 
-/// A time threshold that proof may lead to on any path. Over a few milliseconds four RTTs are less than the jitter
-/// of a radio link, and the probe timeout, at which a lost packet is found in any case, is longer than this: it
-/// includes the 25 ms for which a peer may delay its ACKs (RFC 9002 §6.2.1).
-const SHORT: Duration = Duration::from_millis(30);
+/// For how long a peer may delay its ACKs if it says nothing (RFC 9000 §18.2).
+const ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// Number of loss events without a spurious loss after which the thresholds step back (RFC
 /// 8985 §6.2: 16 recoveries).
@@ -81,9 +79,17 @@ impl Thresholds {
     /// The limit is applied here, because what a short path has proved is too much once a queue has
     /// made its RTT long.
     pub(crate) fn delay(&self, rtt: &Rtt) -> Duration {
-        let eighths = |count: u32| rtt.conservative().saturating_mul(count) / 8;
-        let most = eighths(MAX_EIGHTHS.max(self.initial_eighths)).max(SHORT);
-        eighths(self.eighths).min(most).max(GRANULARITY)
+        let proved = rtt.conservative().saturating_mul(self.eighths) / 8;
+        proved.min(self.limit(rtt)).max(GRANULARITY)
+    }
+
+    /// Returns the time threshold that proof may lead to: four RTTs, or the probe timeout, at which
+    /// a loss would be found in any case. Over a few milliseconds four RTTs are less than the jitter
+    /// of a radio link.
+    fn limit(&self, rtt: &Rtt) -> Duration {
+        let eighths = MAX_EIGHTHS.max(self.initial_eighths);
+        let rtts = rtt.conservative().saturating_mul(eighths) / 8;
+        rtts.max(rtt.pto().saturating_add(ACK_DELAY))
     }
 
     /// Raises the packet threshold after a spurious loss: a packet sent `extent` packets
@@ -97,7 +103,7 @@ impl Thresholds {
     /// Raises the time threshold by one step because an ACK acknowledged packets later than
     /// it allows. One step per ACK, because an ACK is about one round's evidence.
     pub(crate) fn on_late(&mut self, rtt: &Rtt) {
-        if self.eighths < MAX_EIGHTHS || self.delay(rtt) < SHORT {
+        if self.delay(rtt) < self.limit(rtt) {
             self.eighths = self.eighths.saturating_add(1);
         }
     }
@@ -190,8 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn time_threshold_grows_to_four_rtts_or_30_ms_at_most() {
-        for (sample, most) in [(100, 400), (8, 32), (7, 30), (2, 30)] {
+    fn time_threshold_grows_to_four_rtts_or_a_probe_timeout_at_most() {
+        // After one sample the probe timeout is three RTTs and 25 ms.
+        for (sample, most) in [(100, 400), (26, 104), (24, 97), (2, 31)] {
             let mut thresholds = Thresholds::new(3, 9);
             let path = rtt(MS * sample);
             for _ in 0..300 {
@@ -231,7 +238,7 @@ mod tests {
         assert_eq!(thresholds.delay(&rtt(MS * 100)), MS * 400);
     }
 
-    /// 30 ms are 2,400 eighths of 100 µs.
+    /// 25 ms are 2,000 eighths of 100 µs.
     #[test]
     fn long_time_threshold_steps_back_in_proportion() {
         let mut thresholds = Thresholds::new(3, 9);
