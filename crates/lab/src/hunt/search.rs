@@ -1,6 +1,6 @@
 //! The search: generations of genomes, each a little worse for the controller than the last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bounds::Bounds;
 use super::breed::Breeder;
@@ -264,14 +264,11 @@ impl Hunt {
         let evaluation = self
             .evaluate(evaluator, core::slice::from_ref(&genome), 1)
             .swap_remove(0);
-        // What the network that was met had not, such as a queue that is deep beside the plainest
-        // path, the failure does not take. Otherwise the same network would be met again.
-        let ingredients = genome.ingredients();
-        let ingredients = ingredients.intersection(&met);
+        let ingredients = needed_ingredients(&met, &genome.ingredients());
         HuntCase {
             controller: self.settings.controller.clone(),
             oracle,
-            ingredients: ingredients.map(|&name| name.to_owned()).collect(),
+            ingredients: ingredients.into_iter().map(str::to_owned).collect(),
             genome,
             seed: 1,
             seeds,
@@ -317,5 +314,39 @@ impl Hunt {
             index += 1;
             keep
         });
+    }
+}
+
+/// Returns what a failure takes, of what the network that it was met in had.
+///
+/// What that one had not, such as a queue that is deep beside the plainest path, the failure does not
+/// take. Otherwise the same network would be met again. A neighbour that was made an equal one still
+/// counts as the neighbour that it was: without it there may be no failure.
+fn needed_ingredients(
+    met: &BTreeSet<&'static str>,
+    small: &BTreeSet<&'static str>,
+) -> BTreeSet<&'static str> {
+    let (equal, other) = ("equal neighbours", "other neighbours");
+    let mut needed: BTreeSet<_> = small.intersection(met).copied().collect();
+    if small.contains(equal) && !met.contains(equal) {
+        needed.insert(other);
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbour_that_became_an_equal_one_is_still_needed() {
+        let met = ["late packets", "other neighbours", "step marking"].into();
+        let needed =
+            |small: &[&'static str]| needed_ingredients(&met, &small.iter().copied().collect());
+        assert_eq!(
+            needed(&["equal neighbours", "short path", "step marking"]),
+            ["other neighbours", "step marking"].into()
+        );
+        assert_eq!(needed(&["step marking"]), ["step marking"].into());
     }
 }
