@@ -274,7 +274,7 @@ pub(crate) struct HuntArgs {
     #[arg(long, conflicts_with_all = ["evaluations", "cpu", "seed"])]
     pub(super) ci: bool,
     /// How extreme the networks may be: a TOML file with any of rate, rtt, queue, duration
-    /// (each a smallest and a largest value), loss, late, outage, flows, traffic, without.
+    /// (each a smallest and a largest value), marking, loss, late, outage, flows, traffic, without.
     #[arg(long, value_name = "FILE")]
     pub(super) bounds: Option<PathBuf>,
     /// What each controller has to reach, instead of the built-in file

@@ -5,7 +5,9 @@ use core::time::Duration;
 use clearway_links::{ByteSize, Probability, Rate, Span};
 use serde::Deserialize;
 
-use super::genome::{Application, BurstLoss, Genome, INGREDIENTS, PACKET, QueueLimitGene};
+use super::genome::{
+    Application, BurstLoss, Genome, INGREDIENTS, PACKET, QueueLimitGene, QueueManagement,
+};
 use crate::scenario::suggest;
 
 /// A smallest and a largest value, both included.
@@ -24,6 +26,8 @@ pub struct Bounds {
     pub rtt: Range,
     /// Queues in milliseconds at the first rate; never less than ten packets.
     pub queue: Range,
+    /// The shortest queue that a step marks, in packets: what the link takes for them at its slowest.
+    pub marking: u64,
     /// Durations in seconds.
     pub seconds: Range,
     /// The most random loss in packets per million.
@@ -42,12 +46,16 @@ pub struct Bounds {
 
 impl Default for Bounds {
     /// Paths that exist: from a modem line to fast home access, from a data centre's
-    /// neighbourhood to a satellite, queues up to the two seconds of bad home routers.
+    /// neighbourhood to a satellite, queues up to the two seconds of bad home routers. A queue that
+    /// marks lets two packets wait, the one that is being sent and one behind it: RFC 9332 appendix A.1
+    /// exempts a queue of one packet (`Th_len`), and without that whatever meets another flow's packet
+    /// is marked, whoever sends it.
     fn default() -> Self {
         Self {
             rate: (256, 100_000),
             rtt: (2_000, 600_000),
             queue: (5, 2_000),
+            marking: 2,
             seconds: (10, 120),
             loss: 50_000,
             late: 200_000,
@@ -71,6 +79,7 @@ struct BoundsText {
     late: Option<String>,
     outage: Option<String>,
     flows: Option<u64>,
+    marking: Option<u64>,
     traffic: Option<String>,
     #[serde(default)]
     without: Vec<String>,
@@ -174,6 +183,12 @@ impl Bounds {
                 "flows: {flows} is out of range; expected 1 to 1000"
             ));
         }
+        let marking = text.marking.unwrap_or(default.marking);
+        if marking > 1_000 {
+            return Err(format!(
+                "marking: {marking} is out of range; expected 0 to 1000 packets"
+            ));
+        }
         for name in &text.without {
             if !INGREDIENTS.contains(&name.as_str()) {
                 return Err(format!(
@@ -214,6 +229,7 @@ impl Bounds {
                 (5, 600),
                 seconds,
             )?,
+            marking,
             loss,
             late: most("late", text.late, default.late, 60_000_000, MICRO)?,
             outage: most("outage", text.outage, default.outage, 60_000, MILLI)?,
@@ -272,6 +288,7 @@ impl Bounds {
             *burst = (*burst).clamp(50, 1_000);
         }
         self.repair_duration(&mut genome);
+        self.repair_marking(&mut genome);
         genome
     }
 
@@ -288,6 +305,14 @@ impl Bounds {
         }
         if genome.queue_bytes() < LEAST * PACKET {
             genome.queue = QueueLimitGene::Packets(LEAST as u32);
+        }
+    }
+
+    fn repair_marking(&self, genome: &mut Genome) {
+        let slowest = genome.slowest().max(1);
+        if let QueueManagement::StepMarking(millis) = &mut genome.management {
+            let least = (self.marking * PACKET * 8).div_ceil(slowest);
+            *millis = u64::from(*millis).max(least) as u32;
         }
     }
 

@@ -285,6 +285,14 @@ impl Genome {
             .sum::<u64>()
     }
 
+    /// The lowest rate that the link has, in kbit/s.
+    #[must_use]
+    pub fn slowest(&self) -> u64 {
+        let steps = self.rate_steps.iter();
+        let rates = steps.map(|step| self.rate * u64::from(step.to) / 1_000);
+        rates.min().map_or(self.rate, |rate| rate.min(self.rate))
+    }
+
     /// The limit of the queue in bytes.
     #[must_use]
     pub fn queue_bytes(&self) -> u64 {

@@ -41,6 +41,10 @@ fn every_genome_makes_a_valid_scenario_within_bounds() {
             assert!((bounds.rate.0..=bounds.rate.1).contains(&genome.rate));
             assert!(genome.flows() <= bounds.flows);
             assert!(genome.loss <= bounds.loss as u32);
+            if let QueueManagement::StepMarking(millis) = genome.management {
+                let packets = u64::from(millis) * genome.slowest() / (genome::PACKET * 8);
+                assert!(packets >= bounds.marking, "{genome:?}");
+            }
             let traffic = genome.traffic();
             assert!(
                 traffic <= bounds.traffic * 5 / 4,
@@ -335,6 +339,7 @@ fn bounds_errors_name_the_setting_and_what_is_expected() {
     let error = |text: &str| Bounds::parse("b.toml", text).unwrap_err();
     assert!(error("rat = [\"1M\", \"2M\"]").contains("unknown field `rat`"));
     assert!(error("rate = [\"2M\", \"1M\"]").contains("expected the smaller value first"));
+    assert!(error("marking = 1001").contains("expected 0 to 1000 packets"));
     assert!(error("rate = [\"1\", \"1M\"]").contains("expected 64k to 10G"));
     assert!(error("rtt = [\"20\", \"1s\"]").contains("rtt: invalid time"));
     assert!(error("flows = 0").contains("expected 1 to 1000"));
