@@ -249,3 +249,18 @@ fn slots_are_measured_by_what_a_queue_takes_without_marks() {
     let held = limit(marked) / limit(dropped);
     assert!((0.45..0.5).contains(&held), "{held}");
 }
+
+#[test]
+fn queueing_is_counted_from_where_a_step_marks() {
+    let limit = |millis| {
+        let genome = Genome {
+            rate: 10_000,
+            rtt: 2_000,
+            queue: QueueLimitGene::Millis(60),
+            management: QueueManagement::StepMarking(millis),
+            ..Genome::default()
+        };
+        limit_of("prague", Oracle::Queueing, &genome).unwrap()
+    };
+    assert!((limit(47) - limit(3) - 0.044).abs() < 1e-9);
+}

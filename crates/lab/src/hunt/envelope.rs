@@ -189,7 +189,7 @@ struct Queueing {
     rtts: f64,
     time: Time,
     packets: u64,
-    /// Asked only where the queue marks packets.
+    /// Asked only where the queue marks packets, and beyond what it lets wait without a mark.
     #[serde(default)]
     marked: bool,
     reason: String,
@@ -397,7 +397,9 @@ impl Envelope {
         let packets = own.packets * (ideal.genome.flows() + 2) * PACKET * 8;
         let floor = packets as f64 / ideal.slowest() as f64 / 1e3;
         let rtts = own.rtts * ideal.longest_rtt() as f64 / 1e6;
-        Oracle::Queueing.demand(rtts + own.time.0 as f64 / 1e3 + floor)
+        let unmarked = if own.marked { ideal.unmarked_wait() } else { 0 };
+        let time = (own.time.0 + unmarked) as f64 / 1e3;
+        Oracle::Queueing.demand(rtts + time + floor)
     }
 
     fn loss_demand(&self, ideal: &Ideal<'_>) -> Option<Demand> {

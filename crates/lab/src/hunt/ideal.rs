@@ -170,6 +170,14 @@ impl<'a> Ideal<'a> {
         (paced + queued) / (rtt + slot)
     }
 
+    /// Milliseconds for which a packet may wait before a step marks it.
+    pub(super) fn unmarked_wait(&self) -> u64 {
+        match self.genome.management {
+            QueueManagement::StepMarking(millis) => millis.into(),
+            _ => 0,
+        }
+    }
+
     /// The longest round trip in microseconds, without queueing, between two moments.
     fn longest_of(&self, from: Permille, to: Permille) -> u64 {
         let longest = (from / 10..=to / 10).map(|part| self.genome.rtt_at(part * 10));
