@@ -54,7 +54,7 @@ fn demands_leave_out_what_the_network_forbids() {
     let util = limit(Oracle::Utilisation, &rise).unwrap();
     assert!(util < 0.08, "60 kbit/s carry few acknowledgements: {util}");
     let crowd = |seconds| Genome {
-        rate: 700,
+        rate: 1_100,
         queue: QueueLimitGene::Millis(2_000),
         seconds,
         neighbours: vec![Neighbours {
@@ -146,7 +146,7 @@ fn loss_of_a_cubic_is_not_asked_where_its_plateau_is_short() {
 
 #[test]
 fn utilisation_is_not_asked_where_minimum_windows_do_not_fit() {
-    let asked = |count| {
+    let asked = |controller, count| {
         let genome = Genome {
             rate: 256,
             queue: QueueLimitGene::Packets(40),
@@ -158,10 +158,12 @@ fn utilisation_is_not_asked_where_minimum_windows_do_not_fit() {
             }],
             ..Genome::default()
         };
-        limit_of("cubic", Oracle::Utilisation, &genome).is_some()
+        limit_of(controller, Oracle::Utilisation, &genome).is_some()
     };
-    assert!(asked(10));
-    assert!(!asked(24));
+    assert!(asked("cubic", 10));
+    assert!(!asked("cubic", 24));
+    assert!(asked("bbr", 8));
+    assert!(!asked("bbr", 10), "four packets each");
 }
 
 #[test]

@@ -100,12 +100,15 @@ impl<'a> Ideal<'a> {
         (bdp + self.usable_queue()) / PACKET / self.genome.flows()
     }
 
-    /// Whether the minimum windows of all flows, of two packets, fit into the full path. Where they
-    /// do not, most packets are lost, those of handshakes among them, which probe timeouts then
-    /// keep from beginning.
+    /// Whether the minimum windows of all flows, of two packets or a model's four, fit into the full
+    /// path. Where they do not, most packets are lost, those of handshakes among them, which probe
+    /// timeouts then keep from beginning.
     pub(super) fn holds_minimum_windows(&self) -> bool {
-        const LEAST: u64 = 2;
-        self.packets_of_a_flow() >= LEAST
+        let least = match self.envelope.growth {
+            Growth::Cubic | Growth::Additive => 2,
+            Growth::Multiplicative => 4,
+        };
+        self.packets_of_a_flow() >= least
     }
 
     /// Whether a cubic's way to its plateau, K = ∛(0.3 W / C) seconds (RFC 9438 §4.2), is long beside
