@@ -80,7 +80,12 @@ impl Thresholds {
     /// made its RTT long.
     pub(crate) fn delay(&self, rtt: &Rtt) -> Duration {
         let proved = rtt.conservative().saturating_mul(self.eighths) / 8;
-        proved.min(self.limit(rtt)).max(GRANULARITY)
+        // For each packet that an ACK leaves unacknowledged, so the limit is not computed in vain.
+        let limited = match self.eighths <= MAX_EIGHTHS {
+            true => proved,
+            false => proved.min(self.limit(rtt)),
+        };
+        limited.max(GRANULARITY)
     }
 
     /// Returns the time threshold that proof may lead to: four RTTs, or the probe timeout, at which
