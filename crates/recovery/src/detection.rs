@@ -216,7 +216,7 @@ impl<F> Recovery<F> {
             largest = largest.max(Some(*range.end()));
             for late in ledger.lost.remove_range(&range, &mut place) {
                 if let Some(path) = path_of(paths, late.path) {
-                    path.on_late(&late, now, out);
+                    path.on_late(&late, &self.config, now, out);
                 }
             }
             if *range.end() < oldest {
@@ -324,7 +324,7 @@ impl<F> Recovery<F> {
             // Packet order can be compared only within a path: a packet of the old path is
             // not lost because the new one is faster (RFC 9000 §9.4). So each path has its
             // own bound.
-            let delay = path.loss_delay();
+            let delay = path.loss_delay(&self.config);
             match decide(number, packet.time, path.loss.bound, delay, now) {
                 LossDecision::Lost(cause) => self.declare_lost(space, number, cause, now, out),
                 LossDecision::NotYet(_) if !packet.in_flight => {}
@@ -467,7 +467,8 @@ impl<F> Recovery<F> {
     fn widen_time_thresholds(&mut self) {
         for path in &mut self.paths {
             if path.ack.late {
-                path.thresholds.on_late(&path.rtt);
+                path.thresholds
+                    .on_late(&path.rtt, self.config.max_ack_delay);
             }
         }
     }

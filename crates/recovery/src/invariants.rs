@@ -61,7 +61,13 @@ impl<F> Recovery<F> {
             }
             let acked = path.spaces[space.index()].largest_acked;
             let bound = acked.and_then(|n| ledger.number_before(n, path.packet_threshold()));
-            match decide(number, packet.time, bound, path.loss_delay(), now) {
+            match decide(
+                number,
+                packet.time,
+                bound,
+                path.loss_delay(&self.config),
+                now,
+            ) {
                 LossDecision::Lost(cause) => panic!("{number} is lost: {cause:?}"),
                 LossDecision::NotYet(at) => {
                     earliest = Some(earliest.map_or(at, |t: crate::time::Instant| t.min(at)));

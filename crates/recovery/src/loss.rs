@@ -26,9 +26,6 @@ const MAX_PACKETS: u64 = 1 << 20;
 /// the number of recoveries, and here only by packets that came later than it allowed.
 const MAX_EIGHTHS: u32 = 32;
 
-/// For how long a peer may delay its ACKs if it says nothing (RFC 9000 §18.2).
-const ACK_DELAY: Duration = Duration::from_millis(25);
-
 /// Number of loss events without a spurious loss after which the thresholds step back (RFC
 /// 8985 §6.2: 16 recoveries).
 const STEP_BACK_EVENTS: u32 = 16;
@@ -78,12 +75,12 @@ impl Thresholds {
     ///
     /// The limit is applied here, because what a short path has proved is too much once a queue has
     /// made its RTT long.
-    pub(crate) fn delay(&self, rtt: &Rtt) -> Duration {
+    pub(crate) fn delay(&self, rtt: &Rtt, max_ack_delay: Duration) -> Duration {
         let proved = rtt.conservative().saturating_mul(self.eighths) / 8;
         // For each packet that an ACK leaves unacknowledged, so the limit is not computed in vain.
         let limited = match self.eighths <= MAX_EIGHTHS {
             true => proved,
-            false => proved.min(self.limit(rtt)),
+            false => proved.min(self.limit(rtt, max_ack_delay)),
         };
         limited.max(GRANULARITY)
     }
@@ -91,10 +88,10 @@ impl Thresholds {
     /// Returns the time threshold that proof may lead to: four RTTs, or the probe timeout, at which
     /// a loss would be found in any case. Over a few milliseconds four RTTs are less than the jitter
     /// of a radio link.
-    fn limit(&self, rtt: &Rtt) -> Duration {
+    fn limit(&self, rtt: &Rtt, max_ack_delay: Duration) -> Duration {
         let eighths = MAX_EIGHTHS.max(self.initial_eighths);
         let rtts = rtt.conservative().saturating_mul(eighths) / 8;
-        rtts.max(rtt.pto().saturating_add(ACK_DELAY))
+        rtts.max(rtt.pto().saturating_add(max_ack_delay))
     }
 
     /// Raises the packet threshold after a spurious loss: a packet sent `extent` packets
@@ -107,8 +104,8 @@ impl Thresholds {
 
     /// Raises the time threshold by one step because an ACK acknowledged packets later than
     /// it allows. One step per ACK, because an ACK is about one round's evidence.
-    pub(crate) fn on_late(&mut self, rtt: &Rtt) {
-        if self.delay(rtt) < self.limit(rtt) {
+    pub(crate) fn on_late(&mut self, rtt: &Rtt, max_ack_delay: Duration) {
+        if self.delay(rtt, max_ack_delay) < self.limit(rtt, max_ack_delay) {
             self.eighths = self.eighths.saturating_add(1);
         }
     }
@@ -150,6 +147,7 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const ACK_DELAY: Duration = Duration::from_millis(25);
 
     fn rtt(sample: Duration) -> Rtt {
         let mut rtt = Rtt::new(MS * 333);
@@ -161,17 +159,24 @@ mod tests {
     fn time_threshold_is_nine_eighths_of_the_larger_rtt() {
         let thresholds = Thresholds::new(3, 9);
         let mut path = rtt(MS * 80);
-        assert_eq!(thresholds.delay(&path), MS * 90);
+        assert_eq!(thresholds.delay(&path, ACK_DELAY), MS * 90);
         path.sample(MS * 160, Duration::ZERO, Instant::ZERO);
-        assert_eq!(thresholds.delay(&path), MS * 180, "latest above smoothed");
+        assert_eq!(
+            thresholds.delay(&path, ACK_DELAY),
+            MS * 180,
+            "latest above smoothed"
+        );
         path.sample(MS * 80, Duration::ZERO, Instant::ZERO);
-        assert!(thresholds.delay(&path) > MS * 90, "smoothed above latest");
+        assert!(
+            thresholds.delay(&path, ACK_DELAY) > MS * 90,
+            "smoothed above latest"
+        );
     }
 
     #[test]
     fn time_threshold_is_at_least_the_granularity() {
         let thresholds = Thresholds::new(3, 9);
-        assert_eq!(thresholds.delay(&rtt(MS / 20)), GRANULARITY);
+        assert_eq!(thresholds.delay(&rtt(MS / 20), ACK_DELAY), GRANULARITY);
     }
 
     #[test]
@@ -207,9 +212,9 @@ mod tests {
             let mut thresholds = Thresholds::new(3, 9);
             let path = rtt(MS * sample);
             for _ in 0..300 {
-                thresholds.on_late(&path);
+                thresholds.on_late(&path, ACK_DELAY);
             }
-            let delay = thresholds.delay(&path);
+            let delay = thresholds.delay(&path, ACK_DELAY);
             assert!(
                 delay >= MS * most && delay < MS * (most + 1),
                 "{sample}: {delay:?}"
@@ -221,7 +226,7 @@ mod tests {
     fn thresholds_step_back_after_reordering_ends() {
         let mut thresholds = Thresholds::new(3, 9);
         thresholds.on_spurious(99);
-        thresholds.on_late(&rtt(MS * 100));
+        thresholds.on_late(&rtt(MS * 100), ACK_DELAY);
         for _ in 0..STEP_BACK_EVENTS - 1 {
             thresholds.on_loss_event();
         }
@@ -238,9 +243,9 @@ mod tests {
     fn what_a_short_path_proved_is_no_more_than_four_rtts_of_a_long_one() {
         let mut thresholds = Thresholds::new(3, 9);
         for _ in 0..300 {
-            thresholds.on_late(&rtt(MS * 2));
+            thresholds.on_late(&rtt(MS * 2), ACK_DELAY);
         }
-        assert_eq!(thresholds.delay(&rtt(MS * 100)), MS * 400);
+        assert_eq!(thresholds.delay(&rtt(MS * 100), ACK_DELAY), MS * 400);
     }
 
     /// 25 ms are 2,000 eighths of 100 µs.
@@ -249,7 +254,7 @@ mod tests {
         let mut thresholds = Thresholds::new(3, 9);
         let path = rtt(MS / 10);
         for _ in 0..5_000 {
-            thresholds.on_late(&path);
+            thresholds.on_late(&path, ACK_DELAY);
         }
         assert!(thresholds.eighths() > 200);
         for _ in 0..STEP_BACK_EVENTS * 120 {

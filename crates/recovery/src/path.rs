@@ -319,8 +319,8 @@ impl PathRecovery {
     }
 
     /// Returns the age at which a packet is lost once a later one is acknowledged.
-    pub(crate) fn loss_delay(&self) -> Duration {
-        self.thresholds.delay(&self.rtt)
+    pub(crate) fn loss_delay(&self, config: &Config) -> Duration {
+        self.thresholds.delay(&self.rtt, config.max_ack_delay)
     }
 
     /// Restarts the PTO period of every space.
@@ -408,14 +408,20 @@ impl PathRecovery {
     }
 
     /// Records the late acknowledgment of a packet that had been declared lost.
-    pub(crate) fn on_late<F>(&mut self, packet: &LostRecord, now: Instant, out: &mut Outcome<F>) {
+    pub(crate) fn on_late<F>(
+        &mut self,
+        packet: &LostRecord,
+        config: &Config,
+        now: Instant,
+        out: &mut Outcome<F>,
+    ) {
         out.spurious += 1;
         self.rate.on_late(u64::from(packet.size), now);
         self.persistent.on_acked(packet.index);
         let extent = self.ack.largest_before.unwrap_or(0);
         self.thresholds
             .on_spurious(extent.saturating_sub(packet.number));
-        self.ack.late |= now - packet.sent > self.loss_delay();
+        self.ack.late |= now - packet.sent > self.loss_delay(config);
         if self.events.on_acked(packet.event) {
             out.undone += 1;
             self.controller.on_spurious(&Spurious {
