@@ -309,9 +309,9 @@ impl Bounds {
     }
 
     fn repair_marking(&self, genome: &mut Genome) {
-        let slowest = genome.slowest().max(1);
+        let lowest = genome.lowest_rate().max(1);
         if let QueueManagement::StepMarking(millis) = &mut genome.management {
-            let least = (self.marking * PACKET * 8).div_ceil(slowest);
+            let least = (self.marking * PACKET * 8).div_ceil(lowest);
             *millis = u64::from(*millis).max(least) as u32;
         }
     }

@@ -286,7 +286,7 @@ impl Genome {
     }
 
     /// The lowest rate that the link has, in kbit/s.
-    pub(super) fn slowest(&self) -> u64 {
+    pub(super) fn lowest_rate(&self) -> u64 {
         let steps = self.rate_steps.iter();
         let rates = steps.map(|step| self.rate * u64::from(step.to) / 1_000);
         rates.min().map_or(self.rate, |rate| rate.min(self.rate))

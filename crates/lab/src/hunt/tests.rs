@@ -42,7 +42,7 @@ fn every_genome_makes_a_valid_scenario_within_bounds() {
             assert!(genome.flows() <= bounds.flows);
             assert!(genome.loss <= bounds.loss as u32);
             if let QueueManagement::StepMarking(millis) = genome.management {
-                let packets = u64::from(millis) * genome.slowest() / (genome::PACKET * 8);
+                let packets = u64::from(millis) * genome.lowest_rate() / (genome::PACKET * 8);
                 assert!(packets >= bounds.marking, "{genome:?}");
             }
             let traffic = genome.traffic();
