@@ -28,22 +28,26 @@ const NEWEST_REPORTED: usize = 48;
 #[derive(Debug)]
 pub(crate) struct ReceivedPackets {
     numbers: RangeSet,
-    /// `None` while no number is missing below the last report that was acknowledged: then
-    /// `numbers` begins there.
+    /// `None` while no number is missing below the last report that was acknowledged, nor arrived
+    /// after later ones since: then `numbers` begins there.
     gaps: Option<Box<Gaps>>,
 }
 
-/// What is known of the numbers below the last acknowledged report, while some are missing.
+/// What is known of the numbers below the last acknowledged report, while some are missing or
+/// were late.
 #[derive(Debug)]
 struct Gaps {
     /// The peer has an ACK frame that reported the numbers below, except for what is in
-    /// `late_from`.
+    /// `late_from` and `later_from`.
     reported_below: u64,
     /// Numbers from here on are reported again, because some of them arrived after they had
     /// been passed over, or did not fit into a frame. `u64::MAX` = none.
     late_from: u64,
     /// An ACK frame with this largest number or a higher one contains what was late.
     late_reported_at: u64,
+    /// As `late_from`, for what has come to it since. It has its turn after that, or else where
+    /// packets are late again and again no report would ever contain all that was late.
+    later_from: u64,
     /// Numbers below were passed over at least three PTOs ago.
     old_below: u64,
     /// The highest number at `since`: it becomes `old_below`.
@@ -59,6 +63,7 @@ impl Gaps {
             reported_below: 0,
             late_from: u64::MAX,
             late_reported_at: 0,
+            later_from: u64::MAX,
             old_below: 0,
             passed_over: 0,
             since: None,
@@ -68,14 +73,32 @@ impl Gaps {
 
     /// Returns the lowest number that is reported.
     fn report_from(&self) -> u64 {
-        self.reported_below.min(self.late_from)
+        let late = self.late_from.min(self.later_from);
+        self.reported_below.min(late)
     }
 
     /// Reports the numbers from `from` on until an ACK frame that is sent from now on, after
     /// another packet than `max` has arrived, is known to have arrived.
     fn report_again(&mut self, from: u64, max: Option<u64>) {
-        self.late_from = self.late_from.min(from);
-        self.late_reported_at = max.map_or(0, |max| max.saturating_add(1));
+        if self.late_from == u64::MAX {
+            self.late_from = from;
+            self.late_reported_at = max.map_or(0, |max| max.saturating_add(1));
+        } else {
+            self.later_from = self.later_from.min(from);
+        }
+    }
+
+    /// Records that the peer has an ACK frame with this largest number; `max` is the highest
+    /// number received.
+    fn on_report_acked(&mut self, largest: u64, max: Option<u64>) {
+        self.reported_below = self.reported_below.max(largest);
+        if self.late_from != u64::MAX && largest >= self.late_reported_at {
+            self.late_from = u64::MAX;
+            let later = core::mem::replace(&mut self.later_from, u64::MAX);
+            if later != u64::MAX {
+                self.report_again(later, max);
+            }
+        }
     }
 }
 
@@ -104,13 +127,13 @@ impl ReceivedPackets {
         self.numbers.max()
     }
 
-    /// Records a number.
+    /// Records a number. If later ones have come, ACK frames may be on the way that report it
+    /// missing, so that an acknowledgement of those says nothing of it.
     #[inline]
     pub(crate) fn insert(&mut self, number: u64) {
-        if self.numbers.insert(number)
-            && let Some(gaps) = &mut self.gaps
-            && number < gaps.reported_below
-        {
+        let is_late = self.numbers.max().is_some_and(|max| number < max);
+        if self.numbers.insert(number) && is_late {
+            let gaps = self.gaps.get_or_insert_with(Gaps::new);
             gaps.report_again(number, self.numbers.max());
         }
     }
@@ -172,7 +195,7 @@ impl ReceivedPackets {
         now: Instant,
         late_period: impl FnOnce() -> Duration,
     ) {
-        let max = self.max().unwrap_or(0);
+        let max = self.max();
         let is_complete = self.numbers.first_unseen(0) > largest;
         if is_complete
             && self
@@ -185,10 +208,7 @@ impl ReceivedPackets {
             return;
         }
         let gaps = self.gaps.get_or_insert_with(Gaps::new);
-        gaps.reported_below = gaps.reported_below.max(largest);
-        if largest >= gaps.late_reported_at {
-            gaps.late_from = u64::MAX;
-        }
+        gaps.on_report_acked(largest, max);
         let is_over = match gaps.since {
             Some(since) => now - since >= late_period(),
             None => true,
@@ -196,9 +216,9 @@ impl ReceivedPackets {
         if is_over {
             gaps.since = Some(now);
             gaps.old_below = gaps.passed_over;
-            gaps.passed_over = max;
+            gaps.passed_over = max.unwrap_or(0);
         }
-        let forgotten = gaps.old_below.min(gaps.reported_below);
+        let forgotten = gaps.old_below.min(gaps.report_from());
         self.numbers.remove_below(forgotten);
     }
 

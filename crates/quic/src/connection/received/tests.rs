@@ -52,6 +52,51 @@ fn late_packet_below_an_acknowledged_report_is_reported() {
     assert_eq!(report(&mut received), [6..=6]);
 }
 
+/// A report that was sent before a packet came says that it is missing. Its acknowledgement may
+/// arrive later than the packet, and the reports that contain the packet may all be lost.
+#[test]
+fn late_packet_is_reported_until_a_report_that_contains_it_has_arrived() {
+    for gap_below in [false, true] {
+        let first = u64::from(gap_below);
+        let mut received = with([first, 2, 4, 5]);
+        report(&mut received);
+        received.insert(3);
+        report(&mut received);
+        acked(&mut received, 5, 0);
+        let ranges = report(&mut received);
+        assert!(
+            ranges.contains(&(2..=5)) || ranges.contains(&(3..=5)),
+            "{ranges:?}"
+        );
+        acked(&mut received, 5, 400);
+        acked(&mut received, 5, 800);
+        assert_eq!(report(&mut received), [3..=5], "three PTOs change nothing");
+        received.insert(6);
+        report(&mut received);
+        acked(&mut received, 6, 801);
+        assert_eq!(report(&mut received), [6..=6]);
+    }
+}
+
+/// Before, each late packet put off the confirmation of all that were late before it.
+#[test]
+fn packets_that_are_late_again_and_again_are_confirmed() {
+    let mut received = with([0, 1]);
+    for number in (3..1_000).step_by(2) {
+        received.insert(number);
+        let largest = number;
+        report(&mut received);
+        received.insert(number - 1);
+        report(&mut received);
+        acked(&mut received, largest, number);
+        let oldest = report(&mut received).last().map(|range| *range.start());
+        assert!(
+            oldest.is_some_and(|oldest| oldest + 8 >= number),
+            "{number}: {oldest:?}"
+        );
+    }
+}
+
 #[test]
 fn gap_is_forgotten_after_three_ptos() {
     let mut received = with([0, 1, 3]);
