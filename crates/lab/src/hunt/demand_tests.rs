@@ -207,6 +207,37 @@ fn stall_is_not_asked_where_first_flights_do_not_fit_into_the_queue() {
     assert!(asked(3, 10));
 }
 
+/// NewReno's windows of five to fifteen packets: 27 ms for each round of less than ten, 2 to 6 ms for
+/// the others.
+#[test]
+fn window_that_is_less_than_the_peer_waits_for_takes_its_delay_each_round() {
+    let limit = |controller, rtt, acks| {
+        let genome = Genome {
+            rate: 30_000,
+            rtt,
+            queue: QueueLimitGene::Packets(10),
+            seconds: 60,
+            acks,
+            ..Genome::default()
+        };
+        limit_of(controller, Oracle::Utilisation, &genome).unwrap()
+    };
+    for controller in ["newreno", "prague"] {
+        let asked = limit(controller, 2_000, AckPolicy::Asked);
+        let tenth = limit(controller, 2_000, AckPolicy::EveryTenth);
+        assert!((0.15..0.4).contains(&tenth), "{controller}: {tenth}");
+        assert_eq!(asked, 0.46, "{controller}");
+        let long = limit(controller, 40_000, AckPolicy::EveryTenth);
+        assert_eq!(
+            long, 0.46,
+            "{controller}: windows of thirty packets and more"
+        );
+    }
+    let cubic = limit("cubic", 2_000, AckPolicy::EveryTenth);
+    assert_eq!(cubic, 0.46, "ten packets remain of fifteen");
+    assert_eq!(limit("bbr", 2_000, AckPolicy::EveryTenth), 0.46);
+}
+
 /// A packet that is more than three round trips late counts as lost, and holds the window as a loss.
 #[test]
 fn packets_that_are_late_enough_count_as_random_loss() {

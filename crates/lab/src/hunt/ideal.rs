@@ -1,7 +1,7 @@
 //! What an ideal sender could do in a network.
 
 use super::envelope::{Envelope, Growth, Response};
-use super::genome::{Application, BurstLoss, Genome, PACKET, Permille, QueueManagement};
+use super::genome::{AckPolicy, Application, BurstLoss, Genome, PACKET, Permille, QueueManagement};
 
 /// Payload of a full datagram's bytes on the wire, with room for frames and acknowledgements.
 const PAYLOAD: f64 = 0.92;
@@ -25,6 +25,13 @@ const MODEL_WINDOW: u64 = 2;
 /// Round trips, besides its own, after which a packet that is late counts as lost: loss recovery
 /// waits for four at most.
 const LATEST_ROUNDS: u64 = 3;
+
+/// Packets for which a peer that acknowledges every tenth waits, and the microseconds after which
+/// it acknowledges fewer (RFC 9000 §13.2.1, `max_ack_delay`).
+const EVERY_TENTH: (u64, u64) = (10, 25_000);
+
+/// The largest window of a sawtooth, as a multiple of its mean.
+const PEAK: f64 = 4.0 / 3.0;
 
 /// A network as a sender with this envelope could use it at best.
 pub(super) struct Ideal<'a> {
@@ -163,14 +170,51 @@ impl<'a> Ideal<'a> {
         }
         let rate = self.genome.rate_at(at);
         let paced = rate * (rtt + slot / 2) * 4 / 5;
-        // What waits longer than a queue that marks allows is answered as a loss is.
-        let queued = match self.genome.management {
-            QueueManagement::StepMarking(millis) if self.genome.ecn => {
-                rate * u64::from(millis) * 1_000
-            }
-            _ => self.usable_queue() * 8_000,
-        };
+        let queued = self.answered_queue(rate) * 8_000;
         (paced + queued) / (rtt + slot)
+    }
+
+    /// Bytes that may wait at this rate in kbit/s before the window is reduced: what waits longer
+    /// than a queue that marks allows is answered as a loss is.
+    fn answered_queue(&self, rate: u64) -> u64 {
+        match self.genome.management {
+            QueueManagement::StepMarking(millis) if self.genome.ecn => rate * u64::from(millis) / 8,
+            _ => self.usable_queue(),
+        }
+    }
+
+    /// The rate in kbit/s at which a peer holds windows that waits for more packets than they have:
+    /// each of their rounds is longer by its delay. The windows go, in equal steps, from what a
+    /// reduction leaves to what path and queue hold, or random loss allows.
+    fn awaited_at(&self, at: Permille) -> u64 {
+        let remains = match self.envelope.growth {
+            Growth::Multiplicative => return u64::MAX,
+            Growth::Cubic => 0.7,
+            Growth::Additive => 0.5,
+        };
+        if self.genome.acks != AckPolicy::EveryTenth {
+            return u64::MAX;
+        }
+        let (packets, delay) = EVERY_TENTH;
+        let rate = self.limit_at(at).max(1);
+        let rtt = self.genome.rtt_at(at) + self.extra_delay();
+        let flows = self.genome.flows();
+        let path = (rate * rtt / 8_000 + self.answered_queue(rate)) / PACKET / flows;
+        let held = self.response_window(rtt as f64 / 1e6);
+        let most = held
+            .map_or(path, |mean| path.min((mean * PEAK) as u64))
+            .max(2);
+        let least = ((most as f64 * remains) as u64).max(2);
+        if least >= packets {
+            return u64::MAX;
+        }
+        let of_flows = |window: u64| flows * window * PACKET * 8_000;
+        let round = |window: u64| {
+            let delayed = if window < packets { delay } else { 0 };
+            (of_flows(window) / rate).max(rtt + delayed)
+        };
+        let time: u64 = (least..=most).map(round).sum();
+        (least..=most).map(of_flows).sum::<u64>() / time.max(1)
     }
 
     /// Milliseconds for which a packet may wait before a step marks it.
@@ -314,7 +358,7 @@ impl<'a> Ideal<'a> {
     /// The rate in kbit/s at which the algorithm holds itself.
     fn held_at(&self, at: Permille) -> u64 {
         let window = self.window_at(at).min(self.slots_at(at));
-        self.response_at(at).min(window)
+        self.response_at(at).min(window).min(self.awaited_at(at))
     }
 
     /// What the applications write, in kbit/s.
@@ -335,19 +379,24 @@ impl<'a> Ideal<'a> {
 
     /// The rate in kbit/s at which random loss holds it.
     fn response_at(&self, at: Permille) -> u64 {
-        if self.envelope.response == Response::None {
-            return u64::MAX;
-        }
         let rtt = (self.genome.rtt_at(at) + self.extra_delay()) as f64 / 1e6;
-        let held = [self.random_loss_window(rtt), self.bursts_window(rtt)];
-        let sum: f64 = held.iter().flatten().map(|packets| 1.0 / packets).sum();
-        if sum == 0.0 {
+        let Some(packets) = self.response_window(rtt) else {
             return u64::MAX;
-        }
-        // Both together hold it lower than each alone; this is a little lower still.
-        let packets = 1.0 / sum;
+        };
         let flows = self.genome.flows() as f64;
         (flows * packets * PACKET as f64 * 8.0 / rtt / 1e3) as u64
+    }
+
+    /// Packets in flight at which random loss and bursts of losses hold it, over a round trip of `rtt`
+    /// seconds; `None` if they do not.
+    fn response_window(&self, rtt: f64) -> Option<f64> {
+        if self.envelope.response == Response::None {
+            return None;
+        }
+        let held = [self.random_loss_window(rtt), self.bursts_window(rtt)];
+        let sum: f64 = held.iter().flatten().map(|packets| 1.0 / packets).sum();
+        // Both together hold it lower than each alone; this is a little lower still.
+        (sum > 0.0).then(|| 1.0 / sum)
     }
 
     /// Packets in flight at which random loss holds it, over a round trip of `rtt` seconds. A packet
@@ -417,7 +466,8 @@ impl<'a> Ideal<'a> {
             && self.changes().is_empty();
         let doublings = (kilobytes / INITIAL_KILOBYTES).max(1).ilog2() + 3;
         let rtt = self.longest_rtt() as f64 / 1e6;
-        let carried = f64::from(kilobytes) * 8.0 / (genome.rate as f64 * PAYLOAD);
+        let rate = genome.rate.min(self.awaited_at(0));
+        let carried = f64::from(kilobytes) * 8.0 / (rate as f64 * PAYLOAD);
         let time = carried + f64::from(doublings) * rtt;
         undisturbed.then_some(time)
     }

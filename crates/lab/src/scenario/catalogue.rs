@@ -75,6 +75,7 @@ const FILES: &[(&str, &str)] = files! {
     "60_bunches_at_dualq.toml"
     "61_thinned_credit.toml"
     "62_short_path_jitter.toml"
+    "63_late_and_thinned.toml"
 };
 
 /// All scenarios, in the order of their numbers.
