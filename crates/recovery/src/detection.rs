@@ -54,7 +54,12 @@ impl AckTally {
 
     /// How long ago the packets were sent, on average, in nanoseconds: this is counted for every ACK.
     fn mean_age(&self) -> Option<u64> {
-        self.ages.checked_div(self.packets.into())
+        match self.packets {
+            0 => None,
+            // An ACK is for two packets as a rule, and this division is cheap.
+            2 => Some(self.ages / 2),
+            packets => Some(self.ages / u64::from(packets)),
+        }
     }
 }
 

@@ -55,6 +55,7 @@ mod capacity;
 pub mod congestion;
 pub mod controller;
 mod detection;
+mod fraction;
 mod invariants;
 mod ledger;
 pub mod limit;

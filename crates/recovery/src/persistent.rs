@@ -25,6 +25,13 @@ struct AckedRanges {
 
 impl AckedRanges {
     fn insert(&mut self, index: SendIndex) {
+        // As a rule packets are acknowledged in the order in which they were sent.
+        if let Some((_, to)) = self.ranges.back_mut()
+            && *to + 1 == index
+        {
+            *to = index;
+            return;
+        }
         let at = self.ranges.partition_point(|(_, to)| *to < index);
         if self.ranges.get(at).is_some_and(|(from, _)| *from <= index) {
             return;

@@ -3,20 +3,21 @@
 use core::time::Duration;
 
 use crate::controller::SendIndex;
+use crate::fraction::mul_div;
 use crate::time::{Instant, nanos};
+
+/// Nanoseconds in a second.
+const NANOS: u64 = 1_000_000_000;
 
 /// Returns the rate in bytes per second of a volume moved in a time, saturating. A time of
 /// zero counts as a nanosecond.
 pub(crate) fn bytes_per_second(bytes: u64, time: Duration) -> u64 {
-    let time = u128::from(nanos(time).max(1));
-    let rate = u128::from(bytes) * 1_000_000_000 / time;
-    u64::try_from(rate).unwrap_or(u64::MAX)
+    mul_div(bytes, NANOS, nanos(time))
 }
 
 /// Returns the bytes that a rate (bytes per second) moves in a time, saturating.
 pub(crate) fn bytes_in(rate: u64, time: Duration) -> u64 {
-    let bytes = u128::from(rate) * u128::from(nanos(time)) / 1_000_000_000;
-    u64::try_from(bytes).unwrap_or(u64::MAX)
+    mul_div(rate, nanos(time), NANOS)
 }
 
 /// One delivery-rate sample.

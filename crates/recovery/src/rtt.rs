@@ -62,8 +62,9 @@ impl Rtt {
     /// The newest round trip counts where it is shorter than the smoothed one: after a reduction
     /// the queue drains sooner than the mean tells.
     pub(crate) fn in_flight_time(&self) -> Duration {
-        let waiting = Duration::from_nanos(self.waiting.into()).min(self.smoothed / 4);
-        self.smoothed.min(self.latest) + waiting
+        let smoothed = nanos(self.smoothed);
+        let waiting = u64::from(self.waiting).min(smoothed / 4);
+        Duration::from_nanos(smoothed.min(nanos(self.latest)).saturating_add(waiting))
     }
 
     /// Records how long ago the packets of the ACK that gave the last sample were sent, on average,
@@ -135,6 +136,7 @@ impl Rtt {
     ) -> bool {
         let repeat = self.has_sample()
             && ack_delay <= latest
+            && ack_delay > max_ack_delay
             && ack_delay > max_ack_delay.saturating_add(self.pto())
             && self.skipped < MAX_SKIPPED_SAMPLES;
         if repeat {

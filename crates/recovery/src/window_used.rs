@@ -62,8 +62,14 @@ impl WindowUsed {
     /// Returns whether the packet was sent in a train that used the window; `open` for a
     /// train that has not ended yet.
     pub(crate) fn is_used(&self, index: SendIndex, open: bool) -> bool {
-        let at = self.marks.partition_point(|mark| mark.end <= index);
-        self.marks.get(at).map_or(open, |mark| mark.used)
+        match self.marks.back() {
+            Some(last) if index < last.end && self.marks.len() > 1 => {
+                let at = self.marks.partition_point(|mark| mark.end <= index);
+                self.marks.get(at).map_or(open, |mark| mark.used)
+            }
+            Some(last) if index < last.end => last.used,
+            Some(_) | None => open,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Fractions of a byte by which an ACK grows the window.
 
+use crate::fraction::mul_div;
+
 /// Fractional bits kept between ACKs: an error of 2⁻³² byte per ACK would need
 /// four billion ACKs to amount to one byte.
 const BITS: u32 = 32;
@@ -15,26 +17,38 @@ impl Carry {
     /// Adds `numerator / denominator` bytes. Returns the whole bytes to add now. A zero
     /// denominator adds nothing.
     pub(super) fn add(&mut self, numerator: u128, denominator: u128) -> u64 {
-        let (Some(whole), Some(rest)) = (
-            numerator.checked_div(denominator),
-            numerator.checked_rem(denominator),
-        ) else {
+        if denominator == 0 {
             return 0;
-        };
-        // The rest is below the denominator, itself at most 17 · 2⁶⁴ here.
-        let fraction = rest.saturating_mul(1 << BITS) / denominator;
-        let sum = self.0 + u64::try_from(fraction).unwrap_or(0);
+        }
+        let (whole, fraction) = divide(numerator, denominator);
+        let sum = self.0 + fraction;
         self.0 = sum & ((1 << BITS) - 1);
-        u64::try_from(whole)
-            .unwrap_or(u64::MAX)
-            .saturating_add(sum >> BITS)
+        whole.saturating_add(sum >> BITS)
     }
+}
+
+/// Returns the whole part of a quotient, saturating, and its fractional part in units of 2⁻³². The
+/// denominator is not zero.
+fn divide(numerator: u128, denominator: u128) -> (u64, u64) {
+    // An ACK of some datagrams at a window of less than 15 MB.
+    if let (Ok(numerator), Ok(denominator)) = (u64::try_from(numerator), u32::try_from(denominator))
+    {
+        let denominator = u64::from(denominator);
+        let (whole, rest) = (numerator / denominator, numerator % denominator);
+        return (whole, (rest << BITS) / denominator);
+    }
+    let (whole, rest) = (numerator / denominator, numerator % denominator);
+    // The rest is below the denominator, itself at most 17 · 2⁶⁴ here.
+    let fraction = rest.saturating_mul(1 << BITS) / denominator;
+    (
+        u64::try_from(whole).unwrap_or(u64::MAX),
+        u64::try_from(fraction).unwrap_or(0),
+    )
 }
 
 /// Returns `bytes · numerator / denominator`, rounded down, without overflow.
 pub(super) fn scale(bytes: u64, numerator: u64, denominator: u64) -> u64 {
-    let scaled = u128::from(bytes) * u128::from(numerator) / u128::from(denominator.max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
+    mul_div(bytes, numerator, denominator)
 }
 
 #[cfg(test)]

@@ -55,7 +55,11 @@ impl<A: WindowAdjustment> Classic<A> {
     }
 
     /// Handles an ACK. Returns whether congestion control handles it, too.
+    #[inline]
     pub(super) fn resume_on_ack(&mut self, ack: &Ack<'_>) -> bool {
+        if self.resume.is_over() {
+            return true;
+        }
         let window = self.resume_window();
         let step = self.resume.on_ack(ack, &window);
         self.take_step(step, ack.now)

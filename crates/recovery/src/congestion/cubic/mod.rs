@@ -25,6 +25,10 @@ const C: (u128, u128) = (2, 5);
 /// Cubic microseconds in a cubic second.
 const CUBIC_SECOND: u128 = 1_000_000_000_000_000_000;
 
+/// The powers of two, and the rest, of the denominator of C · (t − K)³, which is 5 · 10¹⁸.
+const SCALE_TWOS: u32 = (C.1 * CUBIC_SECOND).trailing_zeros();
+const SCALE_ODD: u64 = ((C.1 * CUBIC_SECOND) >> SCALE_TWOS) as u64;
+
 /// A window that follows a cubic function of the time since the last congestion event.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
@@ -73,8 +77,13 @@ fn k(w_max: u64, cwnd_epoch: u64, mds: u64) -> u64 {
 /// W_cubic(t) = C · (t − K)³ + W_max, in bytes; `t` in microseconds.
 fn w_cubic(w_max: u64, epoch: &Epoch, t: u64) -> u64 {
     let cubed = cube(t.abs_diff(epoch.k)).unwrap_or(u128::MAX);
-    let distance = cubed.saturating_mul(C.0 * u128::from(epoch.mds)) / (C.1 * CUBIC_SECOND);
-    let distance = u64::try_from(distance).unwrap_or(u64::MAX);
+    let scaled = cubed.saturating_mul(C.0 * u128::from(epoch.mds)) >> SCALE_TWOS;
+    // Within ten seconds of the plateau this fits, and a division of 128 bits takes several times as
+    // long. It is computed twice for each ACK.
+    let distance = match u64::try_from(scaled) {
+        Ok(scaled) => scaled / SCALE_ODD,
+        Err(_) => u64::try_from(scaled / u128::from(SCALE_ODD)).unwrap_or(u64::MAX),
+    };
     if t < epoch.k {
         w_max.saturating_sub(distance)
     } else {

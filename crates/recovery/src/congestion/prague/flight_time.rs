@@ -24,7 +24,8 @@ pub(super) struct FlightTime {
     newest_ages: u64,
     mean_age: u64,
     mean_newest_age: u64,
-    time: Duration,
+    /// The smoothed RTT at the last ACK.
+    smoothed_rtt: Duration,
 }
 
 impl FlightTime {
@@ -44,7 +45,7 @@ impl FlightTime {
         if ack.largest_index >= self.round_end {
             self.end_round(ack.next_index);
         }
-        self.time = self.at(nanos(ack.smoothed_rtt));
+        self.smoothed_rtt = ack.smoothed_rtt;
     }
 
     fn end_round(&mut self, next_index: SendIndex) {
@@ -56,18 +57,13 @@ impl FlightTime {
         (self.packets, self.ages, self.newest_ages) = (0, 0, 0);
     }
 
-    /// The time at this smoothed RTT. A packet's wait for an ACK that is for later ones, too, counts for at
-    /// most a quarter of the round trip: where one ACK is for most of a window, what waits is what the
-    /// pacer itself has spread.
-    fn at(self, smoothed_rtt: u64) -> Duration {
-        let round_trip = smoothed_rtt.max(self.mean_newest_age);
+    /// Returns the time; zero before the first ACK. A packet's wait for an ACK that is for later ones, too,
+    /// counts for at most a quarter of the round trip: where one ACK is for most of a window, what waits
+    /// is what the pacer itself has spread.
+    pub(super) fn get(self) -> Duration {
+        let round_trip = nanos(self.smoothed_rtt).max(self.mean_newest_age);
         let waiting = self.mean_age.saturating_sub(self.mean_newest_age);
         Duration::from_nanos(round_trip.saturating_add(waiting.min(round_trip / 4)))
-    }
-
-    /// Returns the time; zero before the first ACK.
-    pub(super) const fn get(self) -> Duration {
-        self.time
     }
 }
 

@@ -46,7 +46,7 @@ impl PragueGrowth {
     }
 
     /// Returns how long a packet counts in flight; zero before the first ACK.
-    pub(super) const fn flight_time(&self) -> Duration {
+    pub(super) fn flight_time(&self) -> Duration {
         self.flight_time.get()
     }
 

@@ -308,9 +308,11 @@ impl Controller for Prague {
         if let Some(rate) = self.classic.pacing_rate() {
             return Some(rate);
         }
+        if !self.is_scalable() {
+            return None;
+        }
         let time = self.classic.adjustment().flight_time();
-        let known = self.is_scalable() && time > Duration::ZERO;
-        known.then(|| bytes_per_second(self.window(), time))
+        (time > Duration::ZERO).then(|| bytes_per_second(self.window(), time))
     }
 
     /// Bursts of 250 µs (from the draft): a single burst of 1 ms fills a queue to the point

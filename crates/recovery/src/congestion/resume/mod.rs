@@ -115,6 +115,11 @@ impl Resume {
         *self = Self::Normal;
     }
 
+    /// Returns whether nothing is resumed, or no more.
+    pub(super) const fn is_over(&self) -> bool {
+        matches!(self, Self::Normal)
+    }
+
     /// Returns whether packets are in flight that were sent beyond what ACKs justified.
     pub(super) const fn is_jumping(&self) -> bool {
         self.pipe().is_some()
