@@ -45,6 +45,7 @@
 //! | `capacity`      | what a later connection may begin with   | RFC 9959 §3.1      |
 //! | [`limit`]       | the reason for not sending               | qlog, RFC 9438 §5.8|
 //! | `window_used`   | which packets justify growth             | RFC 9002 §7.8      |
+//! | `fraction`      | products divided, without overflow       |                    |
 //! | [`controller`]  | the trait of congestion controllers      | RFC 9002 §7        |
 //! | [`congestion`]  | NewReno, CUBIC, Prague, BBR, a fixed one | RFC 9438, drafts   |
 //! | [`outcome`]     | results for the connection               |                    |

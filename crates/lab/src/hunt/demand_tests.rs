@@ -207,6 +207,26 @@ fn stall_is_not_asked_where_first_flights_do_not_fit_into_the_queue() {
     assert!(asked(3, 10));
 }
 
+/// BBR keeps the least round trip of the last ten seconds, 3 ms of 45 here, and its window is twice the
+/// product with that.
+#[test]
+fn model_is_asked_for_nothing_while_it_keeps_the_round_trip_of_a_shorter_path() {
+    let limit = |controller, seconds, to| {
+        let genome = Genome {
+            rate: 20_000,
+            rtt: 5_000,
+            queue: QueueLimitGene::Packets(10),
+            seconds,
+            rtt_steps: vec![Step { at: 240, to }],
+            ..Genome::default()
+        };
+        limit_of(controller, Oracle::Utilisation, &genome)
+    };
+    assert_eq!(limit("bbr", 20, 9_000), None);
+    assert!(limit("bbr", 60, 9_000).is_some());
+    assert!(limit("bbr", 20, 400).is_some(), "a shorter path");
+}
+
 /// NewReno's windows of five to fifteen packets: 27 ms for each round of less than ten, 2 to 6 ms for
 /// the others.
 #[test]

@@ -22,6 +22,10 @@ const MANAGED_QUEUE: u64 = 20;
 /// The window of a model in bandwidth-delay products (draft-ietf-ccwg-bbr §2.6).
 const MODEL_WINDOW: u64 = 2;
 
+/// Milliseconds for which a model keeps the least round trip that it has met
+/// (MinRTTFilterLen of draft-ietf-ccwg-bbr).
+const MIN_RTT_FILTER: u64 = 10_000;
+
 /// Round trips, besides its own, after which a packet that is late counts as lost: loss recovery
 /// waits for four at most.
 const LATEST_ROUNDS: u64 = 3;
@@ -304,8 +308,19 @@ impl<'a> Ideal<'a> {
     /// When something changes: from, until, in milliseconds.
     fn changes(&self) -> Vec<(u64, u64)> {
         let genome = self.genome;
-        let steps = genome.rate_steps.iter().chain(&genome.rtt_steps);
+        let steps = genome.rate_steps.iter();
         let steps = steps.map(|step| (genome.millis(step.at), genome.millis(step.at)));
+        let mut before = 1_000;
+        let rtt_steps = genome.rtt_steps.iter().map(move |step| {
+            let rises = core::mem::replace(&mut before, step.to) < step.to;
+            let at = genome.millis(step.at);
+            // Until then the window of a model is that of the shorter path.
+            match self.envelope.growth {
+                Growth::Multiplicative if rises => (at, at + MIN_RTT_FILTER),
+                Growth::Multiplicative | Growth::Cubic | Growth::Additive => (at, at),
+            }
+        });
+        let steps = steps.chain(rtt_steps);
         let outages = genome.outages.iter().map(|outage| {
             let from = genome.millis(outage.at);
             // Probe timeouts double: the first after it may be as late again.
