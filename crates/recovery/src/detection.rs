@@ -516,3 +516,25 @@ pub(crate) fn lost<F>(space: Space, number: u64, packet: Packet<F>, cause: LossC
         content: packet.content,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_age_is_that_of_all_packets_of_an_ack() {
+        for (packets, ages, mean) in [
+            (0, 0, None),
+            (1, 30, Some(30)),
+            (2, 30, Some(15)),
+            (3, 30, Some(10)),
+        ] {
+            let tally = AckTally {
+                packets,
+                ages,
+                ..AckTally::default()
+            };
+            assert_eq!(tally.mean_age(), mean, "{packets}");
+        }
+    }
+}

@@ -371,6 +371,26 @@ fn loss_and_marks_of_one_round_reduce_by_beta_at_most() {
     assert_eq!(prague.metrics().ssthresh, Some(49 * MDS));
 }
 
+/// Only a loss in the round of the response is answered from the window before it.
+#[test]
+fn loss_after_the_round_of_a_response_reduces_the_window_that_there_is() {
+    for (lost_at, ssthresh) in [(30, 70), (110, 52)] {
+        let mut prague = prague();
+        prague.classic.reduce_to(100 * MDS);
+        prague.alpha.value = ONE / 2;
+        send(&mut prague, 0..100, 0);
+        prague.on_congestion(&Congestion {
+            now: at_ms(100),
+            ..marked(20, 100)
+        });
+        assert_eq!(prague.window(), 75 * MDS);
+        send(&mut prague, 100..140, 0);
+        prague.on_congestion(&lost(lost_at..lost_at + 1, 140));
+        let found = prague.metrics().ssthresh.map(|bytes| bytes / MDS);
+        assert_eq!(found, Some(ssthresh), "packet {lost_at}");
+    }
+}
+
 #[test]
 fn ecn_marks_prevent_undo_of_a_loss() {
     let undone = |with_mark: bool| {
