@@ -135,6 +135,18 @@ mod tests {
     }
 
     #[test]
+    fn more_acks_of_one_round_end_no_cycle() {
+        let mut capacity = Capacity::default();
+        rounds(&mut capacity, 8, 8_000_000, false);
+        round(&mut capacity, 1_000_000, false);
+        let within = capacity.round_end - 1;
+        for _ in 0..20 {
+            capacity.on_ack(Some(&sample(1_000_000, false)), within, within + 2);
+        }
+        assert_eq!(bytes(capacity), Some(800_000));
+    }
+
+    #[test]
     fn application_limited_samples_raise_the_capacity_but_do_not_lower_it() {
         let mut capacity = Capacity::default();
         rounds(&mut capacity, 8, 2_000_000, false);
