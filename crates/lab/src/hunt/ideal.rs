@@ -190,7 +190,7 @@ impl<'a> Ideal<'a> {
     /// The rate in kbit/s at which a peer holds windows that waits for more packets than they have:
     /// each of their rounds is longer by its delay. The windows go, in equal steps, from what a
     /// reduction leaves to what path and queue hold, or random loss allows.
-    fn awaited_at(&self, at: Permille) -> u64 {
+    fn ack_delay_at(&self, at: Permille) -> u64 {
         let remains = match self.envelope.growth {
             Growth::Multiplicative => return u64::MAX,
             Growth::Cubic => 0.7,
@@ -373,7 +373,7 @@ impl<'a> Ideal<'a> {
     /// The rate in kbit/s at which the algorithm holds itself.
     fn held_at(&self, at: Permille) -> u64 {
         let window = self.window_at(at).min(self.slots_at(at));
-        self.response_at(at).min(window).min(self.awaited_at(at))
+        self.response_at(at).min(window).min(self.ack_delay_at(at))
     }
 
     /// What the applications write, in kbit/s.
@@ -481,7 +481,7 @@ impl<'a> Ideal<'a> {
             && self.changes().is_empty();
         let doublings = (kilobytes / INITIAL_KILOBYTES).max(1).ilog2() + 3;
         let rtt = self.longest_rtt() as f64 / 1e6;
-        let rate = genome.rate.min(self.awaited_at(0));
+        let rate = genome.rate.min(self.ack_delay_at(0));
         let carried = f64::from(kilobytes) * 8.0 / (rate as f64 * PAYLOAD);
         let time = carried + f64::from(doublings) * rtt;
         undisturbed.then_some(time)

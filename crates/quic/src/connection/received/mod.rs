@@ -92,12 +92,10 @@ impl Gaps {
     /// number received.
     fn on_report_acked(&mut self, largest: u64, max: Option<u64>) {
         self.reported_below = self.reported_below.max(largest);
-        if self.late_from != u64::MAX && largest >= self.late_reported_at {
+        if largest >= self.late_reported_at {
             self.late_from = u64::MAX;
             let later = core::mem::replace(&mut self.later_from, u64::MAX);
-            if later != u64::MAX {
-                self.report_again(later, max);
-            }
+            self.report_again(later, max);
         }
     }
 }

@@ -345,8 +345,8 @@ fn loss_reduces_the_window_by_beta() {
     assert_eq!(prague.state(), State::Recovery);
 }
 
-#[test]
-fn loss_and_marks_of_one_round_reduce_by_beta_at_most() {
+/// A window of 100 datagrams, half of which were marked in the round of packets 0 to 99.
+fn after_marks() -> Prague {
     let mut prague = prague();
     prague.classic.reduce_to(100 * MDS);
     prague.alpha.value = ONE / 2;
@@ -356,6 +356,12 @@ fn loss_and_marks_of_one_round_reduce_by_beta_at_most() {
         ..marked(20, 100)
     });
     assert_eq!(prague.window(), 75 * MDS);
+    prague
+}
+
+#[test]
+fn loss_and_marks_of_one_round_reduce_by_beta_at_most() {
+    let mut prague = after_marks();
     prague.on_congestion(&lost(30..31, 100));
     assert_eq!(prague.metrics().ssthresh, Some(70 * MDS), "not 52.5");
     // The other order: the marks of that flight are answered already.
@@ -375,15 +381,7 @@ fn loss_and_marks_of_one_round_reduce_by_beta_at_most() {
 #[test]
 fn loss_after_the_round_of_a_response_reduces_the_window_that_there_is() {
     for (lost_at, ssthresh) in [(30, 70), (110, 52)] {
-        let mut prague = prague();
-        prague.classic.reduce_to(100 * MDS);
-        prague.alpha.value = ONE / 2;
-        send(&mut prague, 0..100, 0);
-        prague.on_congestion(&Congestion {
-            now: at_ms(100),
-            ..marked(20, 100)
-        });
-        assert_eq!(prague.window(), 75 * MDS);
+        let mut prague = after_marks();
         send(&mut prague, 100..140, 0);
         prague.on_congestion(&lost(lost_at..lost_at + 1, 140));
         let found = prague.metrics().ssthresh.map(|bytes| bytes / MDS);
