@@ -63,7 +63,7 @@ impl Bbr {
 
     /// ProbeInflightLongtermUpward().
     fn probe_inflight_longterm_upward(&mut self, facts: &Facts) {
-        if !self.rounds.is_cwnd_limited() || self.cwnd < self.inflight_longterm {
+        if !self.is_bounded_by_long_term_model() {
             return;
         }
         self.probe.up_acked = self.probe.up_acked.saturating_add(facts.newly_acked);

@@ -34,6 +34,8 @@ pub(super) struct RoundTally {
     pub(super) ranges: u64,
     /// Bytes marked CE.
     marked: u64,
+    /// A recovery ended in it, after a full round trip.
+    pub(super) has_recovered: bool,
 }
 
 impl RoundTally {
@@ -65,6 +67,11 @@ impl LossRound {
     /// Counts bytes that were marked in this round.
     pub(super) fn note_marked(&mut self, bytes: u64) {
         self.tally.marked = self.tally.marked.saturating_add(bytes);
+    }
+
+    /// Records the end of a recovery, which counts for the round that the same ACK ends if there is one.
+    pub(super) fn note_recovered(&mut self) {
+        self.tally.has_recovered |= !self.started;
     }
 
     fn count_range(&mut self, index: SendIndex) {

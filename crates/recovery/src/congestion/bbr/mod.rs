@@ -299,6 +299,9 @@ impl Controller for Bbr {
         self.update_model_and_state(&facts);
         let recovered = self.recovering && ack.largest_index >= self.boundary;
         self.recovering &= !recovered;
+        if recovered {
+            self.loss_round.note_recovered();
+        }
         self.update_control_parameters(&facts, recovered);
         if !self.is_limited_by_application(&facts) {
             self.doubt.on_measured(facts.now);

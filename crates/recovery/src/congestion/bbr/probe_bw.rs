@@ -118,6 +118,11 @@ impl Bbr {
             && facts.in_flight <= self.inflight_at(self.max_bw.get())
     }
 
+    /// Whether inflight_longterm limits the bandwidth.
+    pub(super) fn is_bounded_by_long_term_model(&self) -> bool {
+        self.rounds.is_cwnd_limited() && self.cwnd >= self.inflight_longterm
+    }
+
     /// IsTimeToGoDown() (§5.3.3.9).
     pub(super) fn is_time_to_go_down(&mut self, facts: &Facts) -> bool {
         let reached = facts.in_flight_before.saturating_add(self.mds) > self.inflight_longterm;
@@ -125,9 +130,8 @@ impl Bbr {
             self.probe.precautionary = true;
             return true;
         }
-        if self.rounds.is_cwnd_limited() && self.cwnd >= self.inflight_longterm {
-            // The bound limits the bandwidth, so a plateau does not mean that the pipe is
-            // full.
+        if self.is_bounded_by_long_term_model() {
+            // A plateau does not mean that the pipe is full.
             self.full_pipe.reset(facts.delivery_rate);
             return false;
         }

@@ -3,7 +3,9 @@
 
 use super::Bbr;
 use super::facts::Facts;
-use super::gains::{FULL_BW_GROWTH, FULL_BW_ROUNDS, STARTUP_FULL_LOSS_COUNT, UNIT_GAIN};
+use super::gains::{
+    BOUNDED_GROWTH, FULL_BW_GROWTH, FULL_BW_ROUNDS, STARTUP_FULL_LOSS_COUNT, UNIT_GAIN,
+};
 use super::phase::Phase;
 use super::undo::Probing;
 
@@ -39,8 +41,12 @@ impl Bbr {
         {
             return;
         }
-        let growth = FULL_BW_GROWTH.of(self.full_pipe.baseline);
-        if facts.delivery_rate >= growth {
+        let expected = if self.is_bounded_by_long_term_model() {
+            BOUNDED_GROWTH
+        } else {
+            FULL_BW_GROWTH
+        };
+        if facts.delivery_rate >= expected.of(self.full_pipe.baseline) {
             self.full_pipe.reset(facts.delivery_rate);
             return;
         }
@@ -62,8 +68,8 @@ impl Bbr {
         self.phase = Phase::Startup;
     }
 
-    /// CheckStartupHighLoss() (§5.3.1.3). A loss round begins with the loss
-    /// that begins recovery, so at its end a full round of recovery is over.
+    /// CheckStartupHighLoss() (§5.3.1.3), once a full round of recovery is over. A recovery that begins
+    /// in a round that has seen losses before ends before the next round does.
     fn check_startup_high_loss(&mut self, facts: &Facts) {
         if !self.loss_round.started {
             return;
@@ -73,7 +79,8 @@ impl Bbr {
             return;
         }
         let enough = round.ranges >= STARTUP_FULL_LOSS_COUNT;
-        let high_loss = self.recovering && enough && facts.is_inflight_too_high();
+        let recovery = self.recovering || round.has_recovered;
+        let high_loss = recovery && enough && facts.is_inflight_too_high();
         if high_loss || round.is_marked_too_often(facts.delivered) {
             self.undo.was_probing = Some(Probing::Startup);
             self.full_pipe.now = true;

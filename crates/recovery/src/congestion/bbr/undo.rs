@@ -19,6 +19,8 @@ pub(super) enum Probing {
 pub(super) struct Undo {
     /// The boundary of the event.
     pub(super) event: Option<SendIndex>,
+    /// The boundary of the event before.
+    pub(super) boundary: SendIndex,
     /// BBR.undo_state.
     pub(super) was_probing: Option<Probing>,
     pub(super) bw_shortterm: u64,
@@ -36,6 +38,7 @@ impl Bbr {
         }
         self.undo = Undo {
             event: Some(event),
+            boundary: self.boundary,
             was_probing: None,
             bw_shortterm: self.bw_shortterm,
             inflight_shortterm: self.inflight_shortterm,
@@ -56,6 +59,10 @@ impl Bbr {
         let undo = core::mem::take(&mut self.undo);
         self.metrics.spurious_events += 1;
         self.recovering = false;
+        // What else is lost of that flight begins an event of its own.
+        if self.boundary == event.event {
+            self.boundary = undo.boundary;
+        }
         self.restore_cwnd();
         self.loss_round.loss_seen = false;
         self.full_pipe.reset(0);

@@ -62,6 +62,55 @@ fn only_a_cwnd_limited_flow_raises_inflight_longterm() {
     assert_eq!(raised(false, 200_000), 200_000, "the window has room");
 }
 
+/// While inflight_longterm limits the bandwidth, no round can bring a quarter more.
+#[test]
+fn round_counts_towards_a_plateau_by_what_the_bound_lets_it_bring() {
+    let counted = |bounded: bool, rate: u64| {
+        let mut driver = Driver::probing();
+        driver.bbr.rounds = Rounds::default();
+        driver.bbr.rounds.started = true;
+        driver.bbr.cwnd = 200_000;
+        if bounded {
+            driver.sent(200_000);
+        }
+        driver.bbr.full_pipe.reset(1_000_000);
+        let facts = Facts {
+            delivery_rate: rate,
+            ..facts(&driver, 100_000, 0)
+        };
+        driver.bbr.check_full_bw_reached(&facts);
+        driver.bbr.full_pipe.count
+    };
+    assert_eq!(counted(true, 1_059_999), 1);
+    assert_eq!(counted(true, 1_060_000), 0);
+    assert_eq!(counted(false, 1_060_000), 1);
+    assert_eq!(counted(false, 1_250_000), 0);
+}
+
+/// Startup ends by loss after a full round of recovery, also if that ended before the round did.
+#[test]
+fn recovery_that_ended_within_the_round_ends_startup() {
+    let is_over = |recovered: bool, at_its_end: bool, ranges: u64| {
+        let mut driver = Driver::new();
+        for _ in 0..ranges {
+            driver.next_index += 2;
+            driver.bbr.on_lost(&driver.lost_packet(1_000_000, MDS));
+        }
+        if recovered {
+            driver.bbr.loss_round.started = at_its_end;
+            driver.bbr.loss_round.note_recovered();
+        }
+        driver.bbr.loss_round.started = true;
+        let facts = facts(&driver, 300_000, 6_001);
+        driver.bbr.check_startup_done(&facts);
+        driver.bbr.full_pipe.reached
+    };
+    assert!(is_over(true, false, 6));
+    assert!(!is_over(true, false, 5));
+    assert!(!is_over(false, false, 6));
+    assert!(!is_over(true, true, 6), "it was the round's before");
+}
+
 /// IsTimeToGoDown(): the probe after one that was too high stops where another datagram
 /// would exceed the bound.
 #[test]

@@ -6,8 +6,9 @@ use core::time::Duration;
 use super::super::Bbr;
 use super::super::phase::Phase;
 use super::super::undo::{Probing, Undo};
+use super::driver::Driver;
 use super::sim::{App, Link, MDS, Sim};
-use crate::controller::{Controller, Spurious};
+use crate::controller::{CongestionCause, Controller, Spurious};
 use crate::time::Instant;
 
 /// Returns a controller in `phase`, with a full pipe, after a loss that ended a probe
@@ -46,6 +47,31 @@ fn spurious_loss_in_probe_up_leads_to_refill() {
 }
 
 /// BBRSaveCwnd(): a window that recovery or ProbeRTT has reduced is not saved.
+/// What else is lost of the flight of an undone event begins an event of its own.
+#[test]
+fn loss_before_the_boundary_of_an_undone_event_begins_recovery() {
+    let mut driver = Driver::cruising();
+    let (now, event) = (driver.now, driver.next_index + 100);
+    driver.lose();
+    driver.bbr.on_spurious(&Spurious { now, event });
+    assert!(!driver.bbr.recovering);
+    driver.lose();
+    assert!(driver.bbr.recovering);
+    assert_eq!(driver.bbr.metrics.congestion_events, 2);
+
+    // Unless another event followed, by a mark, whose response stays.
+    let mut driver = Driver::cruising();
+    let (now, event) = (driver.now, driver.next_index + 100);
+    driver.lose();
+    driver.next_index += 100;
+    driver
+        .bbr
+        .on_congestion(&driver.congestion(CongestionCause::EcnCe));
+    let boundary = driver.bbr.boundary;
+    driver.bbr.on_spurious(&Spurious { now, event });
+    assert_eq!(driver.bbr.boundary, boundary);
+}
+
 #[test]
 fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
     let saved = |recovering, phase| {
