@@ -136,15 +136,18 @@ impl PendingClients {
 /// A handshake cannot be interrupted, and a request takes several turns. If each turn began one, a
 /// flood of them would take most of the time from connections whose requests take little. So while
 /// connections transfer data, a pause as long as the handshake follows each: floods take at most
-/// half of the time. Beside downloads and uploads, which take many turns each, the pause is three
-/// times as long. It is kept even if nothing is to be done in it, because the next request is about
-/// to arrive.
+/// half of the time. What connections that have transferred nothing yet take between two handshakes
+/// is part of what the second one costs: after an abandoned handshake several probes follow. Beside
+/// downloads and uploads, which take many turns each, the pause is three times as long. It is kept
+/// even if nothing is to be done in it, because the next request is about to arrive.
 #[derive(Debug, Default)]
 pub(super) struct HandshakePace {
     /// The end of the last handshake.
     ended: Instant,
-    /// What the last handshake took.
+    /// What the last handshake took, and before it connections that have transferred nothing yet.
     cost: Duration,
+    /// What such connections have taken since the last handshake.
+    unused: Duration,
     /// When a connection last transferred stream data.
     transferred_at: Option<Instant>,
     /// When one last transferred [`BULK`] bytes in a turn.
@@ -179,8 +182,15 @@ const MAX_COST: Duration = Duration::from_millis(1);
 impl HandshakePace {
     /// Records that a handshake took the time from `began` until `ended`.
     pub(super) fn on_handshake(&mut self, began: Instant, ended: Instant) {
-        self.cost = ended.saturating_since(began).min(MAX_COST);
+        let unused = std::mem::take(&mut self.unused);
+        self.cost = (ended.saturating_since(began) + unused).min(MAX_COST);
         self.ended = ended;
+    }
+
+    /// Records that a connection that has transferred nothing yet has taken `time`. It is part of
+    /// what handshakes cost: one that is abandoned afterwards is probed several times.
+    pub(super) fn on_unused(&mut self, time: Duration) {
+        self.unused = (self.unused + time).min(MAX_COST);
     }
 
     /// Records that a handshake begins which is not timed.
@@ -353,6 +363,24 @@ mod tests {
         assert_eq!(pace.pause(late), None);
         pace.on_transfer(late, BULK - 1);
         assert_eq!(pace.pause(late), Some(late + cost));
+    }
+
+    #[test]
+    fn connections_that_have_transferred_nothing_lengthen_the_pause() {
+        let mut pace = HandshakePace::default();
+        let cost = Duration::from_micros(200);
+        pace.on_transfer(NOW, 1);
+        pace.on_unused(cost);
+        pace.on_unused(cost);
+        pace.on_handshake(NOW, NOW + cost);
+        assert_eq!(pace.pause(NOW + cost), Some(NOW + cost * 4));
+        // They are paid for.
+        pace.on_handshake(NOW, NOW + cost);
+        assert_eq!(pace.pause(NOW + cost), Some(NOW + cost * 2));
+        // However many there are, newcomers get a turn.
+        (0..1_000).for_each(|_| pace.on_unused(cost));
+        pace.on_handshake(NOW, NOW + cost);
+        assert_eq!(pace.pause(NOW + cost), Some(NOW + cost + MAX_COST));
     }
 
     #[test]

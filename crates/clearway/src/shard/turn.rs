@@ -209,6 +209,9 @@ impl Connections {
         if let Some(entry) = self.table.get_mut(&handle) {
             let time = now.saturating_since(from);
             self.scheduler.charge(&mut entry.account, time, moved);
+            if entry.activity.moved == 0 && entry.role == Role::Server {
+                self.handshake_pace.on_unused(time);
+            }
         }
         now
     }
