@@ -12,6 +12,9 @@ use crate::event::Event;
 
 /// Round trips for which it must last.
 const ROUNDS: u64 = 20;
+/// The same for BBR, which keeps its short-term bound until the next probe: up to 63 round trips
+/// (draft-ietf-ccwg-bbr §5.3.3.8) and those of the probe.
+const ROUNDS_OF_A_CYCLE: u64 = 68;
 /// Number of ACKs without which a window cannot grow.
 const ACKS: u64 = 10;
 
@@ -51,7 +54,7 @@ impl Detect for FloorPinned {
         let meant = constant || view.state.as_deref() == Some("probe_rtt");
         let holds = low && !trouble && view.waits_for_network() == Some(true) && !meant;
         let began = self.condition.since().is_none();
-        let needed = view.round_trips(ROUNDS);
+        let needed = view.round_trips(rounds(view));
         if let Some(period) = self.condition.update(holds, view, needed) {
             self.judge(view, period, out);
         }
@@ -64,9 +67,19 @@ impl Detect for FloorPinned {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(period) = self.condition.finish(view, view.round_trips(ROUNDS)) {
+        if let Some(period) = self.condition.finish(view, view.round_trips(rounds(view))) {
             self.judge(view, period, out);
         }
+    }
+}
+
+/// The round trips for which the window must stay.
+fn rounds(view: &View) -> u64 {
+    let state = view.state.as_deref();
+    if state.is_some_and(|state| state.starts_with("probe_bw")) {
+        ROUNDS_OF_A_CYCLE
+    } else {
+        ROUNDS
     }
 }
 
@@ -81,7 +94,7 @@ impl FloorPinned {
     fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         let Some(srtt) = view.srtt() else { return };
         // Between two probe timeouts there are no ACKs, so the window cannot grow.
-        if period.observed >= srtt.saturating_mul(ROUNDS) && self.acks >= ACKS {
+        if period.observed >= srtt.saturating_mul(rounds(view)) && self.acks >= ACKS {
             let (t0, t1) = (period.start, period.end);
             let finding = Finding::new(Detector::FloorPinned, t0, t1, Severity::Error)
                 .with("window", self.worst)
@@ -138,18 +151,27 @@ mod tests {
     }
 
     #[test]
-    fn silence_or_probe_rtt_at_the_minimum_causes_no_finding() {
+    fn silence_probe_rtt_or_one_cycle_at_the_minimum_causes_no_finding() {
         let mut script = Script::new("cubic", 10);
         script.round(2, 2).send(2).limit(Limit::Congestion);
         script.wait(400).window(2, 2);
         assert!(!script.finds(Detector::FloorPinned));
-        for (state, pinned) in [("probe_rtt", false), ("probe_bw_cruise", true)] {
+        for (state, rounds, pinned) in [
+            ("probe_rtt", 80, false),
+            ("startup", 30, true),
+            ("probe_bw_cruise", 60, false),
+            ("probe_bw_cruise", 80, true),
+        ] {
             let mut script = Script::new("bbr", 10);
             script.state(state);
-            for _ in 0..30 {
+            for _ in 0..rounds {
                 script.round(4, 4);
             }
-            assert_eq!(script.finds(Detector::FloorPinned), pinned, "{state}");
+            assert_eq!(
+                script.finds(Detector::FloorPinned),
+                pinned,
+                "{state} {rounds}"
+            );
         }
     }
 
