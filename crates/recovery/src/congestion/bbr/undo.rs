@@ -59,10 +59,9 @@ impl Bbr {
         let undo = core::mem::take(&mut self.undo);
         self.metrics.spurious_events += 1;
         self.recovering = false;
-        // What else is lost of that flight begins an event of its own.
-        if self.boundary == event.event {
-            self.boundary = undo.boundary;
-        }
+        // What else is lost of that flight begins an event of its own. No event has followed, or the
+        // state of this one would not be saved any more.
+        self.boundary = undo.boundary;
         self.restore_cwnd();
         self.loss_round.loss_seen = false;
         self.full_pipe.reset(0);

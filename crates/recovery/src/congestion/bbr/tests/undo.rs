@@ -59,7 +59,7 @@ fn loss_before_the_boundary_of_an_undone_event_begins_recovery() {
     assert!(driver.bbr.recovering);
     assert_eq!(driver.bbr.metrics.congestion_events, 2);
 
-    // Unless another event followed, by a mark, whose response stays.
+    // An event that followed, by a mark, stays.
     let mut driver = Driver::cruising();
     let (now, event) = (driver.now, driver.next_index + 100);
     driver.lose();
