@@ -183,14 +183,17 @@ impl HandshakePace {
     /// Records that a handshake took the time from `began` until `ended`.
     pub(super) fn on_handshake(&mut self, began: Instant, ended: Instant) {
         let unused = std::mem::take(&mut self.unused);
-        self.cost = (ended.saturating_since(began) + unused).min(MAX_COST);
+        self.cost = ended
+            .saturating_since(began)
+            .saturating_add(unused)
+            .min(MAX_COST);
         self.ended = ended;
     }
 
     /// Records that a connection that has transferred nothing yet has taken `time`. It is part of
     /// what handshakes cost: one that is abandoned afterwards is probed several times.
     pub(super) fn on_unused(&mut self, time: Duration) {
-        self.unused = (self.unused + time).min(MAX_COST);
+        self.unused = self.unused.saturating_add(time).min(MAX_COST);
     }
 
     /// Records that a handshake begins which is not timed.
