@@ -46,7 +46,6 @@ fn spurious_loss_in_probe_up_leads_to_refill() {
     assert_eq!(undone(Probing::Up, Phase::ProbeRtt).phase, Phase::ProbeRtt);
 }
 
-/// BBRSaveCwnd(): a window that recovery or ProbeRTT has reduced is not saved.
 /// What else is lost of the flight of an undone event begins an event of its own.
 #[test]
 fn loss_before_the_boundary_of_an_undone_event_begins_recovery() {
@@ -72,6 +71,7 @@ fn loss_before_the_boundary_of_an_undone_event_begins_recovery() {
     assert_eq!(driver.bbr.boundary, boundary);
 }
 
+/// BBRSaveCwnd(): a window that recovery or ProbeRTT has reduced is not saved.
 #[test]
 fn saved_cwnd_is_the_last_one_outside_recovery_and_probe_rtt() {
     let saved = |recovering, phase| {
