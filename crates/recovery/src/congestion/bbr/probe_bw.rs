@@ -131,8 +131,10 @@ impl Bbr {
             return true;
         }
         if self.is_bounded_by_long_term_model() {
-            // A plateau does not mean that the pipe is full.
-            self.full_pipe.reset(facts.delivery_rate);
+            // A plateau does not mean that the pipe is full. The best rate of the probe counts: the
+            // draft takes the newest, which after a low one would make a little more look like growth.
+            let best = self.full_pipe.baseline.max(facts.delivery_rate);
+            self.full_pipe.reset(best);
             return false;
         }
         self.full_pipe.now

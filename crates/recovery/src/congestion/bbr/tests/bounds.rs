@@ -87,6 +87,28 @@ fn round_counts_towards_a_plateau_by_what_the_bound_lets_it_bring() {
     assert_eq!(counted(false, 1_250_000), 0);
 }
 
+#[test]
+fn bounded_probe_compares_with_its_best_rate() {
+    let mut driver = Driver::probing();
+    driver.bbr.cwnd = 200_000;
+    driver.sent(200_000);
+    driver.bbr.full_pipe.reset(0);
+    driver.bbr.full_pipe.count = 2;
+    for (rate, best) in [
+        (1_000_000, 1_000_000),
+        (900_000, 1_000_000),
+        (1_010_000, 1_010_000),
+    ] {
+        let facts = Facts {
+            delivery_rate: rate,
+            ..facts(&driver, 100_000, 0)
+        };
+        assert!(!driver.bbr.is_time_to_go_down(&facts));
+        assert_eq!(driver.bbr.full_pipe.baseline, best);
+        assert_eq!(driver.bbr.full_pipe.count, 0);
+    }
+}
+
 /// Startup ends by loss after a full round of recovery, also if that ended before the round did.
 #[test]
 fn recovery_that_ended_within_the_round_ends_startup() {
