@@ -9,7 +9,6 @@ use super::keyring::space_of;
 use super::network::{Context, Network};
 use super::peer_parameters::PeerParameters;
 use super::sent_frame::SentFrames;
-use crate::Role;
 use crate::count::Count;
 use crate::error::{Code, TransportError};
 use crate::event::TraceEvent;
@@ -173,8 +172,8 @@ impl Network {
         self.trace(cx.now, cx.reports);
     }
 
-    /// Handles a probe timeout: ack-eliciting packets are due, with the data most likely missing
-    /// (RFC 9002 §6.2.4).
+    /// Handles a probe timeout: two ack-eliciting packets are due, with the data most
+    /// likely missing (RFC 9002 §6.2.4).
     fn on_pto(&mut self, cx: &mut Context<'_>, space: Space) {
         let now = cx.now;
         let count = self.active_recovery().pto_count();
@@ -184,9 +183,8 @@ impl Network {
         let (id, change) = (active.id, active.mtu.on_pto(now, count));
         self.on_mtu_change(now, id, change, cx.reports);
         let can_ask = cx.peer_with_ack_frequency().is_some();
-        let probes = self.probes_due(cx.role, space);
         let frames = &mut *cx.frames;
-        frames.spaces.get_mut(space).probes = probes;
+        frames.spaces.get_mut(space).probes = 2;
         // Initial and Handshake are coalesced, so a probe of one carries the
         // other's missing bytes too: under loss, two datagrams would each have
         // to arrive.
@@ -203,21 +201,9 @@ impl Network {
             if can_ask {
                 frames.control.immediate_ack.on_pto();
             }
-            for (_, content) in self.recovery.unacked(space).take(probes.into()) {
+            for (_, content) in self.recovery.unacked(space).take(2) {
                 frames.repeat(space, content, &mut cx.reports.counters);
             }
-        }
-    }
-
-    /// Returns how many packets a probe timeout may send: two, so that the loss of one does not cost
-    /// another timeout. A client that has acknowledged nothing since its handshake may have
-    /// abandoned the connection, and a server has many of them in a flood, so each costs one.
-    fn probes_due(&self, role: Role, space: Space) -> u8 {
-        let unheard = space == Space::Data && self.recovery.largest_acked(space).is_none();
-        if role == Role::Server && unheard {
-            1
-        } else {
-            2
         }
     }
 }

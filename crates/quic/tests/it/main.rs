@@ -20,7 +20,6 @@ mod migration;
 mod mtu_probe_at_restart;
 mod operations;
 mod pitfalls;
-mod probe_timeouts;
 mod quic_lb;
 mod reliable_reset;
 mod restart;
