@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::harness::{BYTES, Bench, Call, Fixed, MS, PATH, at};
+use crate::congestion::{Algorithm, build};
 use crate::outcome::{LossCause, Outcome};
 use crate::{Gate, PathId, SentInfo, Space};
 
@@ -226,4 +227,35 @@ fn path_that_carried_much_is_worth_saving() {
     let saved = bench.recovery.path(PATH).unwrap().to_save().unwrap();
     assert_eq!(saved.rtt, Duration::from_millis(100));
     assert_eq!(saved.capacity, 100 * BYTES);
+}
+
+/// A NAT that gives the flow another port does not change the path.
+#[test]
+fn path_with_another_port_continues_with_window_and_round_trip() {
+    const MOVED: PathId = PathId(2);
+    let (mut bench, _) = migrating();
+    let fixed = |window| build(Algorithm::Fixed(window), BYTES);
+    bench
+        .recovery
+        .add_path(MOVED, fixed(90_000), BYTES, at(200));
+    send_on(&mut bench, MOVED, 1000);
+    bench.ack(1..=1, 1030);
+    let other = PathId(3);
+    bench
+        .recovery
+        .add_path(other, fixed(50_000), BYTES, at(1040));
+    assert!(bench.recovery.continue_path(MOVED, other));
+    let path = bench.recovery.path(other).unwrap();
+    assert_eq!(path.window(), 90_000);
+    assert_eq!(path.rtt().smoothed(), 30 * MS);
+    // What was sent on has its own measurements.
+    send_on(&mut bench, other, 1050);
+    assert!(!bench.recovery.continue_path(NEW, other));
+    // This controller cannot be copied.
+    let last = PathId(4);
+    bench
+        .recovery
+        .add_path(last, fixed(50_000), BYTES, at(1060));
+    assert!(!bench.recovery.continue_path(NEW, last));
+    assert!(!bench.recovery.continue_path(PathId(9), last));
 }
