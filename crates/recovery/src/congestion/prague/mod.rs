@@ -180,10 +180,11 @@ impl Prague {
 
     /// Ends a round: judges the queue that marks.
     fn end_round(&mut self, marked: bool, ack: &Ack<'_>) {
-        let datagrams = self.classic.window() / self.mds.max(1);
-        let datagrams = u32::try_from(datagrams).unwrap_or(u32::MAX).max(1);
-        let datagram = ack.smoothed_rtt / datagrams;
-        self.queue.end_round(marked, ack.min_rtt, datagram);
+        let (window, mds) = (self.classic.window(), self.mds.max(1));
+        self.queue.end_round(marked, ack.min_rtt, || {
+            let datagrams = u32::try_from(window / mds).unwrap_or(u32::MAX).max(1);
+            ack.smoothed_rtt / datagrams
+        });
         let scalable = self.is_scalable();
         if marked || !scalable {
             self.classic.adjustment_mut().set_shared(scalable);
@@ -250,6 +251,11 @@ impl Controller for Prague {
         // Marked bytes do not grow the window (from the draft). The marks of an ACK are
         // reported after it, so they are subtracted from the next one.
         let taken = self.marked_bytes.min(ack.window_used_bytes);
+        if taken == 0 {
+            // As for most ACKs: nothing to copy.
+            self.classic.on_ack(ack);
+            return;
+        }
         self.marked_bytes -= taken;
         self.classic.on_ack(&Ack {
             window_used_bytes: ack.window_used_bytes - taken,

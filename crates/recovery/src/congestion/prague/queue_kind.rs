@@ -37,12 +37,17 @@ impl QueueKind {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// Ends a round. `datagram` is the time between two datagrams at the flow's own rate.
-    pub(super) fn end_round(&mut self, marked: bool, min_rtt: Duration, datagram: Duration) {
+    /// Ends a round. `datagram` returns the time between two datagrams at the flow's own rate.
+    pub(super) fn end_round(
+        &mut self,
+        marked: bool,
+        min_rtt: Duration,
+        datagram: impl FnOnce() -> Duration,
+    ) {
         let Some(least) = self.least.take().filter(|_| marked) else {
             return;
         };
-        let longest = CLASSIC_DELAY.max(datagram.saturating_mul(CLASSIC_DATAGRAMS));
+        let longest = CLASSIC_DELAY.max(datagram().saturating_mul(CLASSIC_DATAGRAMS));
         if least.saturating_sub(min_rtt) > longest {
             self.score = (self.score + 1).min(ROUNDS);
             self.classic |= self.score == ROUNDS;
@@ -71,7 +76,7 @@ mod tests {
             kind.sample(PATH + queue + 30 * MS);
             kind.sample(PATH + queue);
             kind.sample(PATH + queue + 9 * MS);
-            kind.end_round(marked, PATH, MS / 2);
+            kind.end_round(marked, PATH, || MS / 2);
         }
     }
 
@@ -124,7 +129,7 @@ mod tests {
             let mut kind = QueueKind::default();
             for _ in 0..8 {
                 kind.sample(PATH + queue);
-                kind.end_round(true, PATH, 6 * MS);
+                kind.end_round(true, PATH, || 6 * MS);
             }
             assert_eq!(kind.is_classic(), classic);
         }
@@ -134,7 +139,7 @@ mod tests {
     fn round_without_a_sample_says_nothing() {
         let mut kind = QueueKind::default();
         for _ in 0..100 {
-            kind.end_round(true, PATH, MS);
+            kind.end_round(true, PATH, || MS);
         }
         assert!(!kind.is_classic());
     }
