@@ -248,14 +248,15 @@ fn path_with_another_port_continues_with_window_and_round_trip() {
     let path = bench.recovery.path(other).unwrap();
     assert_eq!(path.window(), 90_000);
     assert_eq!(path.rtt().smoothed(), 30 * MS);
-    // What was sent on has its own measurements.
+    // One that was sent on has its own measurements.
     send_on(&mut bench, other, 1050);
-    assert!(!bench.recovery.continue_path(NEW, other));
-    // This controller cannot be copied.
+    assert!(!bench.recovery.continue_path(MOVED, other));
     let last = PathId(4);
     bench
         .recovery
         .add_path(last, fixed(50_000), BYTES, at(1060));
+    // The controller of this path cannot be copied.
     assert!(!bench.recovery.continue_path(NEW, last));
     assert!(!bench.recovery.continue_path(PathId(9), last));
+    assert!(bench.recovery.continue_path(MOVED, last));
 }

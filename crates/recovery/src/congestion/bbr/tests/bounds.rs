@@ -1,33 +1,11 @@
 //! The bounds that probes change: what raises them, what does not, where a probe stops
 //! (§5.3.3.6, §5.3.3.9), and how losses are counted (§5.5.10).
 
-use core::time::Duration;
-
 use super::super::facts::Facts;
 use super::super::rounds::Rounds;
-use super::driver::Driver;
-use super::sim::{MDS, MS};
+use super::driver::{Driver, facts};
+use super::sim::MDS;
 use crate::controller::{Congestion, CongestionCause, Controller};
-use crate::limit::Limit;
-
-/// Returns an ACK of 100 datagrams, the newest of which was sent with `tx_in_flight`.
-fn facts(driver: &Driver, tx_in_flight: u64, lost: u64) -> Facts {
-    Facts {
-        now: driver.now,
-        delivery_rate: 1_000_000,
-        delivered: 100 * MDS,
-        prior_delivered: 0,
-        lost,
-        tx_in_flight,
-        is_app_limited: false,
-        newly_acked: 100 * MDS,
-        rtt: None,
-        srtt: 100 * MS,
-        total_delivered: driver.delivered,
-        in_flight: tx_in_flight,
-        in_flight_before: tx_in_flight,
-    }
-}
 
 #[test]
 fn inflight_with_high_loss_does_not_raise_inflight_longterm() {
@@ -216,29 +194,4 @@ fn collapse_lasts_until_its_recovery_ends() {
     assert!(!driver.bbr.recovering);
     driver.lose();
     assert!(driver.bbr.recovering && !driver.bbr.collapsed);
-}
-
-/// The model of before a long pause is settled by losses of more than 2 %, or by a round without loss that
-/// brings half of its bandwidth or more.
-#[test]
-fn round_settles_model_in_doubt_by_losses_or_by_half_of_its_bandwidth() {
-    let settled = |loss_seen: bool, lost: u64, bandwidth: u64| {
-        let mut driver = Driver::cruising();
-        let resumed = driver.now + Duration::from_secs(11);
-        driver.bbr.doubt.on_measured(driver.now);
-        driver.bbr.doubt.on_limit(Limit::Application, driver.now);
-        driver.bbr.doubt.on_limit(Limit::Pacing, resumed);
-        assert!(driver.bbr.doubt.can_be_settled());
-        driver.bbr.loss_round.loss_seen = loss_seen;
-        driver.bbr.loss_round.bw_latest = bandwidth;
-        driver.bbr.loss_round.inflight_latest = 100_000;
-        assert_eq!(driver.bbr.bw, 1_000_000);
-        let facts = facts(&driver, 100_000, lost);
-        driver.bbr.judge_model_in_doubt(&facts);
-        !driver.bbr.doubt.can_be_settled()
-    };
-    assert!(settled(true, 2_001, 400_000));
-    assert!(!settled(true, 2_000, 900_000));
-    assert!(settled(false, 0, 500_000));
-    assert!(!settled(false, 0, 499_999));
 }

@@ -1,6 +1,7 @@
 //! A controller that is told single events.
 
 use super::super::Bbr;
+use super::super::facts::Facts;
 use super::super::phase::Phase;
 use super::sim::{MDS, MS};
 use crate::controller::{Ack, Congestion, CongestionCause, Controller, LostPacket, Sent};
@@ -152,5 +153,24 @@ impl Driver {
         self.bbr.on_lost(&self.lost_packet(1_000_000, MDS));
         self.bbr
             .on_congestion(&self.congestion(CongestionCause::Loss));
+    }
+}
+
+/// Returns an ACK of 100 datagrams, the newest of which was sent with `tx_in_flight`.
+pub(super) fn facts(driver: &Driver, tx_in_flight: u64, lost: u64) -> Facts {
+    Facts {
+        now: driver.now,
+        delivery_rate: 1_000_000,
+        delivered: 100 * MDS,
+        prior_delivered: 0,
+        lost,
+        tx_in_flight,
+        is_app_limited: false,
+        newly_acked: 100 * MDS,
+        rtt: None,
+        srtt: 100 * MS,
+        total_delivered: driver.delivered,
+        in_flight: tx_in_flight,
+        in_flight_before: tx_in_flight,
     }
 }

@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
+use super::driver::{Driver, facts};
 use super::sim::{App, Link, Sim};
+use crate::limit::Limit;
 
 const SECONDS: Duration = Duration::from_secs(1);
 
@@ -53,4 +55,29 @@ fn losses_of_a_short_message_do_not_replace_the_model() {
     sim.link.loss = 300_000;
     sim.run(60 * SECONDS);
     assert_eq!(sim.bbr().max_bw.get(), max_bw);
+}
+
+/// The model of before a long pause is settled by losses of more than 2 %, or by a round without loss that
+/// brings half of its bandwidth or more.
+#[test]
+fn round_settles_model_in_doubt_by_losses_or_by_half_of_its_bandwidth() {
+    let settled = |loss_seen: bool, lost: u64, bandwidth: u64| {
+        let mut driver = Driver::cruising();
+        let resumed = driver.now + Duration::from_secs(11);
+        driver.bbr.doubt.on_measured(driver.now);
+        driver.bbr.doubt.on_limit(Limit::Application, driver.now);
+        driver.bbr.doubt.on_limit(Limit::Pacing, resumed);
+        assert!(driver.bbr.doubt.can_be_settled());
+        driver.bbr.loss_round.loss_seen = loss_seen;
+        driver.bbr.loss_round.bw_latest = bandwidth;
+        driver.bbr.loss_round.inflight_latest = 100_000;
+        assert_eq!(driver.bbr.bw, 1_000_000);
+        let facts = facts(&driver, 100_000, lost);
+        driver.bbr.judge_model_in_doubt(&facts);
+        !driver.bbr.doubt.can_be_settled()
+    };
+    assert!(settled(true, 2_001, 400_000));
+    assert!(!settled(true, 2_000, 900_000));
+    assert!(settled(false, 0, 500_000));
+    assert!(!settled(false, 0, 499_999));
 }
