@@ -117,6 +117,8 @@ pub(crate) struct Activity {
     pub(crate) moved: u64,
     /// A request or a stream is open, or the handshake is incomplete.
     pub(crate) busy: bool,
+    /// The handshake is complete, and the peer has acknowledged nothing since.
+    pub(crate) unanswered: bool,
 }
 
 /// The state of a connection, under its lock.
@@ -504,6 +506,7 @@ impl State {
             last: self.quic.last_activity(),
             moved: self.quic.stream_bytes_moved(),
             busy: !self.connected || streams(),
+            unanswered: self.connected && !self.quic.has_been_acknowledged(),
         }
     }
 

@@ -13,9 +13,11 @@ use super::async_socket::AsyncSocket;
 use super::backlog::Backlog;
 use super::deadlines::{DeadlineSlot, Deadlines};
 use super::eviction::EvictionState;
+use super::handshake_pace::HandshakePace;
 use super::lingering::Lingering;
 use super::link::{CloseAll, CloseWhen, ShardLink};
-use super::pending_clients::{HandshakePace, PendingClients};
+use super::overdue::Overdue;
+use super::pending_clients::PendingClients;
 use super::scheduler::{Pressure, Scheduler, TimeAccount};
 use super::transmitter::Transmitter;
 use crate::connection::{Activity, ConnectionShared, Stage, State, Wakeups};
@@ -37,6 +39,15 @@ pub(super) struct Entry {
     /// Its source was an [offender](super::offenders) when it began.
     pub(super) of_offender: bool,
     pub(super) activity: Activity,
+    /// It is among those whose timers [wait](super::overdue).
+    pub(super) is_overdue: bool,
+}
+
+impl Entry {
+    /// Whether this is a client that has acknowledged nothing since its handshake.
+    pub(super) fn is_silent_client(&self) -> bool {
+        self.role == Role::Server && self.activity.unanswered
+    }
 }
 
 /// What is known of the source of a connection when it begins.
@@ -61,6 +72,7 @@ pub(super) struct Connections {
     pub(super) socket: AsyncSocket,
     pub(super) transmitter: Transmitter,
     pub(super) deadlines: Deadlines,
+    pub(super) overdue: Overdue,
     pub(super) eviction: EvictionState,
     pub(super) endpoint_shared: Arc<EndpointShared>,
     pub(super) position: Position,
@@ -103,6 +115,7 @@ impl Connections {
             socket,
             transmitter: Transmitter::new(),
             deadlines: Deadlines::default(),
+            overdue: Overdue::default(),
             eviction: EvictionState::default(),
             endpoint_shared,
             position,
@@ -135,6 +148,7 @@ impl Connections {
     /// Whether there is work to do without waiting.
     pub(super) fn has_work(&self) -> bool {
         !self.pending_clients.is_empty() && self.handshakes_resume_at().is_none()
+            || !self.overdue.is_empty() && self.timeouts_resume_at().is_none()
             || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
     }
 
@@ -146,6 +160,14 @@ impl Connections {
         let now = self.link.clock.now();
         let pause = self.handshake_pace.pause(now);
         pause.max(self.pending_clients.resume_at(now))
+    }
+
+    /// Returns when the next timeout of a silent client may be handled, if that is later.
+    pub(super) fn timeouts_resume_at(&self) -> Option<Instant> {
+        if self.overdue.is_empty() {
+            return None;
+        }
+        self.handshake_pace.pause(self.link.clock.now())
     }
 
     pub(super) fn shared(&self, handle: ConnectionHandle) -> Option<&ConnectionShared> {
@@ -231,7 +253,9 @@ impl Connections {
                     last: self.link.clock.now(),
                     moved: 0,
                     busy: true,
+                    unanswered: false,
                 },
+                is_overdue: false,
             },
         );
         self.mark_ready(handle);
@@ -243,9 +267,33 @@ impl Connections {
             let Some(entry) = self.table.get_mut(&handle) else {
                 continue;
             };
-            if self.deadlines.is_due(handle, &mut entry.deadline, now) {
+            if !self.deadlines.is_due(handle, &mut entry.deadline, now) {
+                continue;
+            }
+            if entry.is_silent_client() {
+                self.overdue.push(handle, &mut entry.is_overdue);
+            } else {
                 self.with_state(handle, Stage::Timeout, |state| state.handle_timeout(now));
             }
+        }
+        self.handle_overdue(now);
+    }
+
+    /// Handles some of the timeouts of silent clients.
+    fn handle_overdue(&mut self, now: Instant) {
+        let clients_wait = self.pending_clients.has_ordinary();
+        for _ in 0..self.handshake_pace.timeouts_per_turn(now, clients_wait) {
+            let Some(handle) = self.overdue.pop() else {
+                return;
+            };
+            let Some(entry) = self.table.get_mut(&handle) else {
+                continue;
+            };
+            entry.is_overdue = false;
+            let began = self.link.clock.now();
+            self.with_state(handle, Stage::Timeout, |state| state.handle_timeout(now));
+            let ended = self.link.clock.now();
+            self.handshake_pace.on_timeout(began, ended);
         }
     }
 

@@ -188,6 +188,7 @@ impl Driver {
         self.alarm.set(self.shard.transmitter.resend_at());
         self.alarm.set(self.receiver.retry_at());
         self.alarm.set(self.shard.handshakes_resume_at());
+        self.alarm.set(self.shard.timeouts_resume_at());
         self.alarm.set(self.shard.lingering_ends_at());
         // Errors wake it too, because a buffer full of them receives no datagrams.
         let mut interest = Interest::READABLE | Interest::ERROR;

@@ -257,6 +257,7 @@ impl Entry {
             last,
             busy,
             moved: _,
+            unanswered: _,
         } = self.activity;
         self.is_server() && !busy && now.saturating_since(last) >= patience
     }

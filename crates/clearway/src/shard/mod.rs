@@ -11,11 +11,13 @@
 //! | `turn` | the turn of one connection |
 //! | `backlog` | datagrams that wait for the turn of their connection |
 //! | `pending_clients` | new clients that wait for their handshake to begin |
+//! | `handshake_pace` | how much time new and silent clients get beside others |
 //! | `offenders` | sources whose connections end with errors of their own |
 //! | `eviction` | closing connections when memory or places run out |
 //! | `lingering` | closing connections once what is left is delivered |
 //! | `transmitter` | sending trains of datagrams |
 //! | `async_socket` | the socket with its readiness |
+//! | `overdue` | timers of silent clients, which wait while others are served |
 //! | `deadlines`, `alarm` | the deadlines of connections, and the timer for the next |
 //! | `strays` | datagrams forwarded from other shards |
 //! | `connection_count` | the number of connections over all shards |
@@ -30,9 +32,11 @@ mod connections;
 mod deadlines;
 mod driver;
 mod eviction;
+mod handshake_pace;
 mod lingering;
 mod link;
 mod offenders;
+mod overdue;
 mod pending_clients;
 mod receiver;
 mod routing;

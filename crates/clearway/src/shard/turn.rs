@@ -209,7 +209,7 @@ impl Connections {
         if let Some(entry) = self.table.get_mut(&handle) {
             let time = now.saturating_since(from);
             self.scheduler.charge(&mut entry.account, time, moved);
-            if entry.activity.moved == 0 && entry.role == Role::Server {
+            if entry.is_silent_client() || entry.activity.moved == 0 && entry.role == Role::Server {
                 self.handshake_pace.on_unused(time);
             }
         }

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use std::net::{IpAddr, SocketAddr};
 
+use clearway_recovery::Space;
 use clearway_recovery::limit::Limit;
 
 use super::migration::MigrateError;
@@ -122,6 +123,13 @@ impl Connection {
     #[must_use]
     pub fn retried(&self) -> bool {
         self.tls.retried()
+    }
+
+    /// Returns whether the peer has acknowledged a 0-RTT or 1-RTT packet. A client that completes its
+    /// handshake and is not heard of again has not.
+    #[must_use]
+    pub fn has_been_acknowledged(&self) -> bool {
+        self.network.recovery.largest_acked(Space::Data).is_some()
     }
 
     /// Returns when stream data or a DATAGRAM last arrived or was acknowledged for the

@@ -30,6 +30,9 @@ impl Shard {
         if !shard.pending_clients.is_empty() || !self.link.inbox().dirty.is_empty() {
             return Err("the inbox was left as it was".into());
         }
+        if !shard.overdue.is_empty() && !shard.timeouts_resume_at().is_some_and(alarmed) {
+            return Err("timeouts wait, and no alarm will handle them".into());
+        }
         for (handle, entry) in &shard.table {
             let ready = entry.account.is_queued();
             let queued = shard.scheduler.times_queued(*handle);
@@ -54,7 +57,7 @@ impl Shard {
             if (due || ready) && !(ready && blocked) {
                 return Err(format!("{handle:?} has something to send and no turn"));
             }
-            if timeout.is_some_and(|at| !alarmed(at)) {
+            if !entry.is_overdue && timeout.is_some_and(|at| !alarmed(at)) {
                 return Err(format!(
                     "{handle:?} waits for {timeout:?}, the alarm for {alarm:?}"
                 ));

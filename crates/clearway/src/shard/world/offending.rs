@@ -68,7 +68,7 @@ impl Shard {
         }
     }
 
-    fn connections(&self) -> usize {
+    pub(super) fn connections(&self) -> usize {
         self.driver.as_ref().expect("runs").shard.table.len()
     }
 

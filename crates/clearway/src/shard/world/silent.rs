@@ -1,0 +1,134 @@
+//! Probes of clients that are not heard of after their handshakes wait while others are served.
+
+use std::time::Duration;
+
+use super::{Peer, SERVER, Scope, Shard, client_config};
+use crate::connection::Stage;
+use crate::shard::Clock;
+
+/// Clients that abandon their handshakes.
+const SILENT: usize = 40;
+
+/// What each read of the clock takes: about as long as the work between two of them.
+const STEP: Duration = Duration::from_micros(20);
+
+/// After this, all of them have a probe to send.
+const PROBES_DUE: Duration = Duration::from_secs(3);
+
+/// Stream data in a turn that shows a download.
+const BULK: u64 = 1 << 20;
+
+impl Shard {
+    /// Creates a shard with clients that have acknowledged nothing since their handshakes. The first
+    /// client is another one.
+    fn with_silent_clients() -> Self {
+        let mut shard = Self::new(&Scope::new(1, |_| true));
+        for _ in 0..SILENT {
+            shard.peers.truncate(1);
+            let address = u8::try_from(shard.connections()).expect("few");
+            shard
+                .peers
+                .push(Peer::new(address, shard.now, SERVER, client_config()));
+            let accepted = loop {
+                shard.receive_all(1);
+                if let Some(accepted) = shard.endpoint_shared.next_accepted() {
+                    break accepted;
+                }
+            };
+            shard.apps.push(super::App::new(accepted));
+        }
+        shard.peers.truncate(1);
+        shard
+    }
+
+    /// Lets the loop take one turn, in which the clock goes on.
+    fn take_turn(&mut self) -> bool {
+        Clock::set(self.now);
+        Clock::set_step(STEP);
+        let more = self.driver.as_mut().expect("runs").turn();
+        Clock::set_step(Duration::ZERO);
+        self.now = Clock::manual().now();
+        self.socket.queues().sent.clear();
+        more.expect("the loop goes on")
+    }
+
+    /// Tells the loop that somebody downloads now.
+    fn download(&mut self) {
+        let driver = self.driver.as_mut().expect("runs");
+        driver.shard.handshake_pace.on_transfer(self.now, BULK);
+    }
+
+    fn time_passes(&mut self, time: Duration) {
+        self.now += time;
+        Clock::set(self.now);
+    }
+
+    /// Returns how many connections have sent a probe, or more of them.
+    fn probed(&self) -> usize {
+        let driver = self.driver.as_ref().expect("runs");
+        let entries = driver.shard.table.values();
+        let probed = entries.filter(|entry| {
+            let probes = entry.shared.with_state(Stage::Call, |state| {
+                state.quic.stats(self.now).counters.ptos > 0
+            });
+            probes.expect("alive")
+        });
+        probed.count()
+    }
+}
+
+#[test]
+fn probes_of_silent_clients_are_sent_one_at_a_time_beside_a_download() {
+    let mut shard = Shard::with_silent_clients();
+    assert_eq!(shard.probed(), 0);
+    shard.time_passes(PROBES_DUE);
+    let began = shard.now;
+    let mut turns = 0_u32;
+    while shard.probed() < SILENT {
+        let before = shard.probed();
+        shard.download();
+        // If nothing is to be done, the alarm wakes the loop.
+        if !shard.take_turn() {
+            shard.time_passes(STEP);
+        }
+        turns += 1;
+        assert!(shard.probed() <= before + 1, "in turn {turns}");
+        assert!(turns < 10_000, "{} have been sent", shard.probed());
+    }
+    let took = shard.now - began;
+    let least = (STEP * 4) * SILENT as u32;
+    assert!(took >= least, "{took:?}: no pauses");
+}
+
+#[test]
+fn probes_of_silent_clients_are_sent_soon_if_nobody_is_served() {
+    let mut shard = Shard::with_silent_clients();
+    shard.time_passes(PROBES_DUE);
+    let mut turns = 0;
+    while shard.probed() < SILENT {
+        let before = shard.probed();
+        assert!(shard.take_turn() || shard.probed() == SILENT);
+        assert!(shard.probed() <= before + 16, "in turn {turns}");
+        turns += 1;
+    }
+    assert_eq!(turns, 3);
+}
+
+#[test]
+fn loop_wakes_for_probes_that_wait() {
+    let mut shard = Shard::with_silent_clients();
+    shard.time_passes(PROBES_DUE);
+    shard.download();
+    while shard.take_turn() {
+        shard.download();
+    }
+    let left = SILENT - shard.probed();
+    assert!(left > 0, "none had to wait");
+    let driver = shard.driver.as_ref().expect("runs");
+    let resume_at = driver.shard.timeouts_resume_at().expect("they wait");
+    assert!(resume_at > shard.now);
+    shard.settle();
+    assert_eq!(shard.alarm().map(|at| at <= resume_at), Some(true));
+    shard.wait(Duration::from_secs(1));
+    assert_eq!(shard.probed(), SILENT);
+}
