@@ -2,7 +2,7 @@
 //! that the detectors find what they are made for.
 
 pub use clearway_recovery::specimens::Specimen;
-use clearway_trace::{Detector, Finding};
+use clearway_trace::{Detector, Finding, Severity};
 
 use crate::measure::Outcome;
 use crate::run::{RunObservers, run_case};
@@ -271,10 +271,12 @@ impl SpecimenCase {
         Ok(run_case(&case, seed, extras))
     }
 
-    /// Whether a run shows the bug.
+    /// Whether a run shows the bug: a finding of its detector that is more than a note.
     #[must_use]
     pub fn shows(&self, run: &Outcome) -> bool {
-        let found = |(_, finding): &(usize, Finding)| finding.detector == self.detector;
+        let found = |(_, finding): &(usize, Finding)| {
+            finding.detector == self.detector && finding.severity > Severity::Note
+        };
         run.findings.iter().any(found)
     }
 }

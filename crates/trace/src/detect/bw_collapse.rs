@@ -1,5 +1,9 @@
 //! The bandwidth estimate departs from the delivery rate: it is below half or above twice the p90
 //! delivery rate of ten seconds.
+//!
+//! A low estimate is right where the link became slower or others joined. Then a queue stands, or
+//! marks its packets, and all that the path carries is taken. A path that became longer looks the same, so such a
+//! finding is kept as a note; it is a defect where the path was free.
 
 use std::collections::VecDeque;
 
@@ -16,8 +20,10 @@ const BINS: usize = 100;
 const ENOUGH: usize = 30;
 /// Round trips, and bins, for which a low estimate must be seen.
 const LOW: u64 = 4;
-/// Two of BBR's longest probing cycles, with some margin.
-const TWO_CYCLES: u64 = 7_000_000_000;
+/// BBR's longest probing cycle, with some margin.
+const CYCLE: u64 = 3_500_000_000;
+/// Two of them.
+const TWO_CYCLES: u64 = 2 * CYCLE;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct BwCollapse {
@@ -26,9 +32,14 @@ pub(super) struct BwCollapse {
     bin: u64,
     delivered: Option<u64>,
     lost: Option<u64>,
+    /// When packets were last reported as marked.
+    marked: Option<u64>,
     /// Since when the estimate has been too low, its value, and the delivery rate.
     low: Condition,
     said_low: (u64, u64),
+    /// Since when it has been too low on a free path, and whether that lasted, within the period above.
+    low_while_free: Condition,
+    was_free: bool,
     /// The same for too high.
     high: Condition,
     said_high: (u64, u64),
@@ -45,6 +56,9 @@ impl Detect for BwCollapse {
         if effects.path {
             *self = Self::default();
         }
+        if effects.marked {
+            self.marked = Some(view.now);
+        }
         if !effects.metrics || view.is_quiet() || view.metrics.app_limited == Some(true) {
             return;
         }
@@ -60,6 +74,13 @@ impl Detect for BwCollapse {
         let estimate = max_bw.saturating_mul(8);
         let low = !lossy && estimate < usual / 2;
         let high = !lossy && used > usual.saturating_mul(2);
+        let low_while_free = low && !self.is_taken(view);
+        if let Some(period) = self
+            .low_while_free
+            .update(low_while_free, view, needed(view))
+        {
+            self.was_free |= lasts(view, period);
+        }
         if let Some(period) = self.low.update(low, view, needed(view)) {
             self.judge_low(view, period, out);
         }
@@ -75,6 +96,9 @@ impl Detect for BwCollapse {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
+        if let Some(period) = self.low_while_free.finish(view, needed(view)) {
+            self.was_free |= lasts(view, period);
+        }
         if let Some(period) = self.low.finish(view, needed(view)) {
             self.judge_low(view, period, out);
         }
@@ -87,6 +111,11 @@ impl Detect for BwCollapse {
 /// How long a low estimate must be seen.
 fn needed(view: &View) -> u64 {
     view.round_trips(LOW).max(BIN * LOW)
+}
+
+/// Whether a low estimate was seen for long enough: one round may have an unusual sample.
+fn lasts(view: &View, period: Period) -> bool {
+    period.observed > needed(view)
 }
 
 impl BwCollapse {
@@ -118,6 +147,13 @@ impl BwCollapse {
         rates.get(rates.len().saturating_mul(9) / 10).copied()
     }
 
+    /// Whether all that the path carries is taken, as far as a sender can tell. Where a queue marks at
+    /// once, perhaps only probes are marked.
+    fn is_taken(&self, view: &View) -> bool {
+        let since_mark = self.marked.map(|at| view.now.saturating_sub(at));
+        view.has_queue() || since_mark.is_some_and(|time| time < CYCLE)
+    }
+
     /// A loss of two in a hundred explains a lower estimate.
     fn is_lossy(&self, view: &View) -> bool {
         let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
@@ -127,32 +163,46 @@ impl BwCollapse {
             .is_some_and(|(lost, delivered)| lost.saturating_mul(50) >= delivered.max(1))
     }
 
-    fn judge_low(&self, view: &View, period: Period, out: &mut Findings) {
-        // One round may have an unusual sample.
-        if period.observed > needed(view) {
-            out.push(finding(period, self.said_low, "below half of it"));
+    fn judge_low(&mut self, view: &View, period: Period, out: &mut Findings) {
+        let was_free = core::mem::take(&mut self.was_free);
+        if !lasts(view, period) {
+            return;
         }
+        let (severity, path) = if was_free {
+            (Severity::Error, "free")
+        } else {
+            (Severity::Note, "taken, or longer than before")
+        };
+        let finding = finding(period, severity, self.said_low, "below half of it");
+        out.push(finding.with("path", path));
     }
 
     fn judge_high(&self, period: Period, out: &mut Findings) {
         // A maximum is kept for two probing cycles by design: while others pause, or during
         // startup, it is rightly above the usual rate.
         if period.observed > TWO_CYCLES {
-            out.push(finding(period, self.said_high, "above twice of it"));
+            let severity = Severity::Error;
+            out.push(finding(
+                period,
+                severity,
+                self.said_high,
+                "above twice of it",
+            ));
         }
     }
 }
 
-fn finding(period: Period, (estimate, usual): (u64, u64), how: &'static str) -> Finding {
-    Finding::new(
-        Detector::BwCollapse,
-        period.start,
-        period.end,
-        Severity::Error,
-    )
-    .with("estimate in bit/s", estimate)
-    .with("p90 delivery rate in bit/s", usual)
-    .with("estimate is", how)
+fn finding(
+    period: Period,
+    severity: Severity,
+    (estimate, usual): (u64, u64),
+    how: &'static str,
+) -> Finding {
+    let Period { start, end, .. } = period;
+    Finding::new(Detector::BwCollapse, start, end, severity)
+        .with("estimate in bit/s", estimate)
+        .with("p90 delivery rate in bit/s", usual)
+        .with("estimate is", how)
 }
 
 #[cfg(test)]
@@ -161,6 +211,7 @@ mod tests {
 
     use super::*;
     use crate::detect::testing::{Script, assert_quiet_on_a_healthy_transfer};
+    use crate::event::Frame;
 
     fn run(script: &mut Script, seconds: u64, mbits: u64, estimate: u64) {
         for _ in 0..seconds * 10 {
@@ -179,6 +230,57 @@ mod tests {
             run(&mut script, 8, 9, estimate);
             assert!(script.finds(Detector::BwCollapse), "{estimate}");
         }
+    }
+
+    /// The severity of what is found where the estimate is too low for some seconds, of which the RTT is
+    /// above its minimum for the first.
+    fn severity_beside_a_queue(of_seconds: u64, with_queue: u64) -> Option<Severity> {
+        let mut script = Script::new("bbr", 30);
+        run(&mut script, 6, 9, 9);
+        script.metrics(|metrics| metrics.smoothed_rtt = Some(60_000_000));
+        run(&mut script, with_queue, 9, 3);
+        script.metrics(|metrics| metrics.smoothed_rtt = Some(30_000_000));
+        run(&mut script, of_seconds - with_queue, 9, 3);
+        let findings = script.findings();
+        let mut found = findings
+            .iter()
+            .filter(|it| it.detector == Detector::BwCollapse);
+        let severity = found.next().map(|finding| finding.severity);
+        assert_eq!(found.next(), None);
+        severity
+    }
+
+    #[test]
+    fn low_estimate_is_a_defect_on_a_free_path_and_a_note_beside_a_queue() {
+        assert_eq!(severity_beside_a_queue(4, 0), Some(Severity::Error));
+        assert_eq!(severity_beside_a_queue(4, 4), Some(Severity::Note));
+        assert_eq!(severity_beside_a_queue(4, 2), Some(Severity::Error));
+        assert_eq!(severity_beside_a_queue(0, 0), None);
+    }
+
+    /// What is found where the estimate is too low and packets are marked at such intervals.
+    fn severities_among_marks(seconds_between: u64) -> Vec<Severity> {
+        let mut script = Script::new("bbr", 30);
+        run(&mut script, 6, 9, 9);
+        for marks in 1..=4 {
+            script.send(1).receive(Frame::Ack {
+                ranges: vec![(0, marks - 1)].into(),
+                delay: None,
+                ecn: Some([0, 0, marks]),
+            });
+            run(&mut script, seconds_between, 9, 3);
+        }
+        let findings = script.findings();
+        let found = findings
+            .iter()
+            .filter(|it| it.detector == Detector::BwCollapse);
+        found.map(|finding| finding.severity).collect()
+    }
+
+    #[test]
+    fn low_estimate_is_a_note_if_probes_are_marked() {
+        assert_eq!(severities_among_marks(2), [Severity::Note]);
+        assert_eq!(severities_among_marks(5), [Severity::Error]);
     }
 
     #[test]

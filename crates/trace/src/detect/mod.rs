@@ -16,7 +16,7 @@
 //! | `growth_missing` | ≥ 10 S and ≥ 1 s congestion-limited, no loss, window unmoved | window, RTT, reasons |
 //! | `pacing_stall` | room ≥ M, data waiting, no send for longer than rate × (burst + 2 M) and 5 ms | reasons, window, pacing rate |
 //! | `phase_stuck` | DOWN > its wait + 2 S, Drain > 4 rounds, UP > 20 flat rounds | BBR's states, RTT |
-//! | `bw_collapse` | `max_bw` < half or > twice the p90 delivery rate of 10 s | extra `max_bw`, delivery rate |
+//! | `bw_collapse` | `max_bw` < half or > twice the p90 delivery rate of 10 s; a note if below while a queue stands | extra `max_bw`, delivery rate |
 //! | `startup_stuck` | > 30 rounds of slow start or Startup, data waiting | congestion states, RTT |
 //! | `pto_storm` | 3 PTOs in a row, or 3 in 10 S while ACKs arrive | timers or `pto_count`, or else frames, sizes and RTT |
 //! | `spurious_storm` | ≥ 20 % of losses later acknowledged, ≥ 5 in a second | losses, ACK frames |
