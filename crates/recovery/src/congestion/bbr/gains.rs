@@ -46,7 +46,7 @@ pub(super) const FULL_BW_GROWTH: Percent = Percent(125);
 /// datagrams a round, so a round cannot bring a quarter more. The draft has such rounds not count
 /// (§5.3.3.9), but it compares the window with the bound that the same ACK may have raised: from one
 /// datagram for each ACK on they count, and the probe ends far below what the path carries.
-pub(super) const BOUNDED_GROWTH: Percent = Percent(106);
+pub(super) const BOUNDED_GROWTH: Percent = Percent(117);
 /// Rounds without that growth that show that it is full (§5.3.1.2).
 pub(super) const FULL_BW_ROUNDS: u8 = 3;
 /// Discontiguous losses in a round that end Startup (§5.3.1.3).

@@ -47,7 +47,7 @@
 //!   `filters`, `model`).
 //! - An RTT sample that met a queue of at most two datagrams postpones ProbeRTT like a
 //!   lower one, and both for ten seconds at most (see `filters`). CRUISE has no pacing margin then (see `control`).
-//! - While inflight_longterm limits the bandwidth, a round that brings 6 % more than the best one
+//! - While inflight_longterm limits the bandwidth, a round that brings 17 % more than the best one
 //!   is no plateau (see `BOUNDED_GROWTH` in `gains`).
 //! - A recovery that ended within a loss round counts for it where Startup may end by loss, because
 //!   rounds of recovery and of losses need not begin together (§5.3.1.3).

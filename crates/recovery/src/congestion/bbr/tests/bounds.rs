@@ -62,9 +62,9 @@ fn round_counts_towards_a_plateau_by_what_the_bound_lets_it_bring() {
         driver.bbr.check_full_bw_reached(&facts);
         driver.bbr.full_pipe.count
     };
-    assert_eq!(counted(true, 1_059_999), 1);
-    assert_eq!(counted(true, 1_060_000), 0);
-    assert_eq!(counted(false, 1_060_000), 1);
+    assert_eq!(counted(true, 1_169_999), 1);
+    assert_eq!(counted(true, 1_170_000), 0);
+    assert_eq!(counted(false, 1_170_000), 1);
     assert_eq!(counted(false, 1_250_000), 0);
 }
 
