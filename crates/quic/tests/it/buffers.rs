@@ -229,6 +229,20 @@ fn last_activity_counts_stream_data_and_datagrams_but_not_pings() {
 }
 
 #[test]
+fn client_has_acknowledged_something_once_it_answers_the_end_of_the_handshake() {
+    let mut world = World::new(Setup::new(), path("rate=20M delay=10ms queue=1000", 1), 1);
+    world.connect();
+    let connected = world.run_until(Duration::from_secs(1), |world| {
+        let connection = world.server.first();
+        connection.is_some_and(|connection| connection.is_confirmed())
+    });
+    assert!(connected);
+    assert!(!world.server.connection().has_been_acknowledged());
+    world.run_for(Duration::from_millis(100));
+    assert!(world.server.connection().has_been_acknowledged());
+}
+
+#[test]
 fn abort_sends_close_and_keeps_only_closing_state() {
     let mut world = world(|_| {});
     let ids = requests(&mut world);
