@@ -33,3 +33,23 @@ impl Overdue {
         self.queue.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_whose_timer_expires_again_keeps_its_place() {
+        let [a, b] = [1, 2].map(ConnectionHandle);
+        let (mut a_waits, mut b_waits) = (false, false);
+        let mut overdue = Overdue::default();
+        assert!(overdue.is_empty());
+        overdue.push(a, &mut a_waits);
+        overdue.push(b, &mut b_waits);
+        overdue.push(a, &mut a_waits);
+        assert!(a_waits && b_waits);
+        assert_eq!(overdue.pop(), Some(a));
+        assert_eq!(overdue.pop(), Some(b));
+        assert_eq!(overdue.pop(), None);
+    }
+}
