@@ -79,6 +79,7 @@ async fn tunnel_that_was_finished_arrives_whole() {
         StatusCode::OK
     };
     let (_server, url) = serve(Router::new().route("/", any(handle)));
+    let mut datagrams_received = 0;
     for round in 0..ROUNDS {
         let client = client();
         let mut request = request(&url);
@@ -91,8 +92,16 @@ async fn tunnel_that_was_finished_arrives_whole() {
         client.close().await;
         let (received, datagram) = told.recv().await.unwrap();
         assert!(received == data, "round {round}: {}", received.len());
-        assert_eq!(datagram.as_deref(), Some(&b"last"[..]));
+        if let Some(datagram) = datagram {
+            assert_eq!(datagram, &b"last"[..]);
+            datagrams_received += 1;
+        }
     }
+    // On a busy machine a socket's buffer overflows now and then, and datagrams are not repeated.
+    assert!(
+        datagrams_received > ROUNDS / 2,
+        "{datagrams_received} of {ROUNDS} datagrams"
+    );
 }
 
 /// What has no end is not waited for, and does not look whole.
