@@ -1,11 +1,12 @@
 //! Persistent congestion is declared although no period of losses spans three probe timeouts
-//! without an acknowledgement in it (RFC 9002 §7.6).
+//! without an acknowledgement in it (RFC 9002 §7.6). Losses of a handshake count too, so nothing is said where
+//! some were declared shortly before.
 
 use super::finding::span;
 use super::ledger::Fate;
 use super::view::{EventEffects, View};
 use super::{Detect, Detector, Finding, Findings, Severity};
-use crate::event::{Event, EventData};
+use crate::event::{Event, EventData, PacketType};
 
 /// kPersistentCongestionThreshold (RFC 9002 §7.6.1).
 const PTOS: u64 = 3;
@@ -13,12 +14,19 @@ const PTOS: u64 = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct PersistentFalse {
     events: Option<u64>,
+    /// When a packet of the handshake was last declared lost.
+    handshake_lost: Option<u64>,
 }
 
 impl Detect for PersistentFalse {
     fn on_event(&mut self, view: &View, effects: &EventEffects, event: &Event, out: &mut Findings) {
         if effects.path {
             *self = Self::default();
+        }
+        if let EventData::PacketLost { kind, .. } = &event.data
+            && matches!(kind, PacketType::Initial | PacketType::Handshake)
+        {
+            self.handshake_lost = Some(view.now);
         }
         let declared = match &event.data {
             EventData::CongestionStateUpdated { trigger, .. } => {
@@ -39,6 +47,10 @@ impl Detect for PersistentFalse {
         let longest = longest_run(view);
         // The RTT estimate may have changed between the losses and now.
         let three = pto.saturating_mul(PTOS);
+        let since_handshake = self.handshake_lost.map(|at| view.now.saturating_sub(at));
+        if since_handshake.is_some_and(|time| time <= three) {
+            return;
+        }
         if longest < three.saturating_sub(three / 4) {
             let finding = Finding::new(
                 Detector::PersistentFalse,
@@ -105,6 +117,26 @@ mod tests {
         script.ack(1, 1).lose(0).lose(2);
         collapse(&mut script);
         assert!(script.finds(Detector::PersistentFalse));
+    }
+
+    #[test]
+    fn persistent_congestion_of_a_handshake_is_not_judged() {
+        let after = |wait: u64| {
+            let mut script = script();
+            script.send(2).wait(20).ack(0, 0);
+            script.tell(EventData::PacketLost {
+                kind: PacketType::Handshake,
+                number: 1,
+                size: None,
+                mtu_probe: false,
+                trigger: None,
+            });
+            script.wait(wait);
+            collapse(&mut script);
+            script.finds(Detector::PersistentFalse)
+        };
+        assert!(!after(0));
+        assert!(after(500));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(super) struct PhaseStuck {
     max_bw: u64,
     /// The event before.
     last: u64,
+    /// The last ACK whose effect was reported, and the round it was in.
+    acked: Option<(u64, u64)>,
     told: bool,
 }
 
@@ -49,6 +51,10 @@ impl Detect for PhaseStuck {
         // No phase could end in a silence, unless the controller counted rounds in it.
         if began.is_none() && silent > view.longest_stretch(LONGEST_WAIT) {
             since = since.saturating_add(silent).min(view.now);
+            self.phase = Some((phase, since, began));
+        }
+        if effects.metrics {
+            since = self.after_silence(view, since);
             self.phase = Some((phase, since, began));
         }
         let bandwidth = view.metrics.extra("max_bw").unwrap_or(0);
@@ -95,6 +101,24 @@ impl Phase {
 }
 
 impl PhaseStuck {
+    /// Returns since when the phase lasts without the time before the last ACK, if that was a silence:
+    /// no ACK for long, and no round counted in it.
+    fn after_silence(&mut self, view: &View, since: u64) -> u64 {
+        let reported = view.last_ack.zip(view.metrics.extra("round_count"));
+        let Some((ack, round)) = reported else {
+            return since;
+        };
+        let Some((before, then)) = self.acked.replace((ack, round)) else {
+            return since;
+        };
+        let is_silence = ack.saturating_sub(before) > view.longest_stretch(LONGEST_WAIT);
+        if is_silence && round.saturating_sub(then) <= 1 {
+            since.saturating_add(ack.saturating_sub(before.max(since)))
+        } else {
+            since
+        }
+    }
+
     fn judge(
         &mut self,
         view: &View,
@@ -104,6 +128,10 @@ impl PhaseStuck {
         out: &mut Findings,
     ) {
         let Some(srtt) = view.srtt() else { return };
+        let silent = view.last_ack.map(|ack| view.now.saturating_sub(ack));
+        if silent.is_some_and(|silent| silent > view.longest_stretch(LONGEST_WAIT)) {
+            return;
+        }
         let lasted = view.now.saturating_sub(since);
         // Rounds are counted by the controller, or else by time.
         let counted = view.metrics.extra("round_count").zip(began);
@@ -178,6 +206,33 @@ mod tests {
             counted(&mut script, 5 + rounds);
             assert_eq!(script.finds(Detector::PhaseStuck), stuck, "{rounds}");
         }
+    }
+
+    #[test]
+    fn phase_that_an_outage_interrupts_causes_no_finding() {
+        let after = |rounds: u64| {
+            let mut script = Script::new("bbr", 20);
+            let mut round = 0;
+            let mut count = |script: &mut Script, rounds: u64| {
+                for _ in 0..rounds {
+                    round += 1;
+                    let extra = vec![("round_count".into(), round)];
+                    script.metrics(|metrics| metrics.extra = extra);
+                    script.round(40, 40);
+                }
+            };
+            script.state("probe_bw_down");
+            count(&mut script, 10);
+            // The probes of a silence are events.
+            script.send(10);
+            for wait in [70, 140, 280, 560, 1_120, 830] {
+                script.wait(wait).pto();
+            }
+            count(&mut script, rounds);
+            script.finds(Detector::PhaseStuck)
+        };
+        assert!(!after(40));
+        assert!(after(200));
     }
 
     #[test]

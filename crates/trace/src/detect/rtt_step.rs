@@ -32,6 +32,8 @@ pub(super) struct RttStep {
     /// The smallest sample since.
     least: u64,
     min: u64,
+    /// The best delivery rate, in bits per second: as far as is known, that of the link.
+    best: u64,
 }
 
 impl Detect for RttStep {
@@ -55,10 +57,12 @@ impl Detect for RttStep {
             return;
         }
         self.acked = view.last_ack;
+        self.best = self.best.max(metrics.delivery_rate.unwrap_or(0));
         // The controller's own minimum expires, and needs no allowance.
         let prompt = own.is_some() || view.waits_for_network() == Some(true);
         let late = if prompt { JITTER } else { JITTER + ACK_DELAY };
-        let holds = latest > min.saturating_add(min / 2).saturating_add(late);
+        let bound = min.saturating_add(min / 2).saturating_add(late);
+        let holds = latest > bound;
         if let Some(period) = self.condition.update(holds, view, needed(view)) {
             self.judge(view, period, out);
             self.samples = 0;
@@ -74,6 +78,9 @@ impl Detect for RttStep {
             let empty = view
                 .flight
                 .is_some_and(|flight| flight <= view.datagrams(EMPTY));
+            // What the link was busy with in this round trip was in flight.
+            let idle = latest.saturating_sub(self.busy(view, latest));
+            let empty = empty && idle > bound;
             self.samples = self
                 .samples
                 .saturating_add((empty && effects.metrics).into());
@@ -93,6 +100,16 @@ fn needed(view: &View) -> u64 {
 }
 
 impl RttStep {
+    /// Returns for how much of this time the link was busy, if it carries the best rate that was seen; zero if
+    /// rates are not known.
+    fn busy(&self, view: &View, time: u64) -> u64 {
+        let rate = view.metrics.delivery_rate.unwrap_or(0);
+        let part = u128::from(time) * u128::from(rate.min(self.best));
+        part.checked_div(self.best.into())
+            .and_then(|busy| u64::try_from(busy).ok())
+            .unwrap_or(0)
+    }
+
     fn judge(&self, view: &View, period: Period, out: &mut Findings) {
         if self.samples >= SAMPLES && period.observed >= needed(view) {
             let (t0, t1) = (period.start, period.end);
@@ -151,6 +168,25 @@ mod tests {
             sample(&mut script, 55, 2);
         }
         assert!(!script.finds(Detector::RttStep));
+    }
+
+    /// On a slow link a few datagrams take as long as a longer path; where most of the link is used,
+    /// nothing is lost by the minimum.
+    #[test]
+    fn rtt_of_a_busy_link_causes_no_finding() {
+        let at_rate = |kilobits: u64| {
+            let mut script = Script::new("bbr", 20);
+            for rate in [1_000, kilobits] {
+                script.metrics(|metrics| metrics.delivery_rate = Some(rate * 1_000));
+            }
+            for _ in 0..40 {
+                sample(&mut script, 160, 4);
+            }
+            script.finds(Detector::RttStep)
+        };
+        assert!(!at_rate(1_000));
+        assert!(!at_rate(700), "idle for 48 of 160 ms");
+        assert!(at_rate(400), "idle for 96 of 160 ms");
     }
 
     #[test]
