@@ -104,7 +104,7 @@ impl RttStep {
     /// rates are not known.
     fn busy(&self, view: &View, time: u64) -> u64 {
         let rate = view.metrics.delivery_rate.unwrap_or(0);
-        let part = u128::from(time) * u128::from(rate.min(self.best));
+        let part = u128::from(time).saturating_mul(rate.min(self.best).into());
         part.checked_div(self.best.into())
             .and_then(|busy| u64::try_from(busy).ok())
             .unwrap_or(0)
