@@ -68,6 +68,12 @@ impl HandshakePace {
         self.timeout_was_last = false;
     }
 
+    /// Records that a client that waited did not begin a handshake, which ends its turn: a flood of clients
+    /// that are turned away does not keep timeouts waiting.
+    pub(super) fn on_turned_away(&mut self) {
+        self.timeout_was_last = false;
+    }
+
     /// Records that the handling of a silent client's timeout took the time from `began` until `ended`.
     pub(super) fn on_timeout(&mut self, began: Instant, ended: Instant) {
         self.record(began, ended);

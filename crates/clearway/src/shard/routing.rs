@@ -174,6 +174,8 @@ impl Connections {
             if self.begun > before {
                 let ended = self.link.clock.now();
                 self.handshake_pace.on_handshake(began, ended);
+            } else {
+                self.handshake_pace.on_turned_away();
             }
         }
         self.begun = 0;

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use clearway_quic::ack::ReceivedEcn;
+use clearway_quic::connection::RecvMeta;
+
 use super::app::App;
 use super::peer::Peer;
 use super::{SERVER, Scope, Shard, client_config};
 use crate::connection::Stage;
 use crate::shard::Clock;
+use crate::shard::strays::QueuedDatagram;
 
 /// Clients that abandon their handshakes.
 const SILENT: usize = 40;
@@ -19,6 +23,18 @@ const PROBES_DUE: Duration = Duration::from_secs(3);
 
 /// Stream data in a turn that shows a download.
 const BULK: u64 = 1 << 20;
+
+/// Returns a datagram that begins no connection.
+fn not_a_handshake() -> QueuedDatagram {
+    QueuedDatagram {
+        from: RecvMeta {
+            remote: ([10, 0, 1, 1], 1).into(),
+            local_ip: None,
+            ecn: ReceivedEcn::NotEct,
+        },
+        datagram: vec![0; 30],
+    }
+}
 
 impl Shard {
     /// Creates a shard with clients that have acknowledged nothing since their handshakes, with whose
@@ -107,6 +123,23 @@ fn probes_of_silent_clients_are_sent_one_at_a_time_beside_a_download() {
     // Three times what it takes to handle a timeout, and to send the probe.
     let least = (STEP * 12) * SILENT as u32;
     assert!(took >= least, "{took:?}: pauses are too short");
+}
+
+/// Nor do clients that wait and are turned away keep them from being sent.
+#[test]
+fn probes_of_silent_clients_take_turns_with_clients_that_are_turned_away() {
+    let mut shard = Shard::with_silent_clients();
+    shard.time_passes(PROBES_DUE);
+    let mut turns = 0;
+    while shard.probed(1) < SILENT {
+        shard.download();
+        let now = shard.now;
+        let pending = &mut shard.driver.as_mut().expect("runs").shard.pending_clients;
+        assert!(pending.push(now, None, not_a_handshake()));
+        shard.take_turn();
+        turns += 1;
+        assert!(turns < 10_000, "{} have been sent", shard.probed(1));
+    }
 }
 
 #[test]
