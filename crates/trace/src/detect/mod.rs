@@ -24,7 +24,7 @@
 //! | `bif_desync` | reported bytes in flight ≠ the sum over packets | frames, sizes, in flight |
 //! | `amplification_deadlock` | blocked by amplification, nothing received | reasons |
 //! | `persistent_false` | persistent congestion without losses over 3 PTO | `persistent_events` or its trigger, losses, ACK frames |
-//! | `rtt_step` | samples at an empty pipe far above the minimum RTT | RTTs, in flight |
+//! | `rtt_step` | samples at an empty pipe of an idle link far above the minimum RTT | RTTs, in flight |
 //! | `fc_deadlock` | blocked on credit > 5 S, everything acknowledged, no MAX_*; or the receiver read and sent none | reasons or *_BLOCKED frames |
 //! | `undo_unproven` | an undo without a packet that was declared lost and acknowledged since the last one | `spurious_events`, losses, ACK frames |
 //! | `startup_overrun` | Startup through ≥ 3 rounds in a row of > 2 % and ≥ 6 ranges lost | BBR's states, losses, ACK frames |

@@ -38,8 +38,9 @@ fn not_a_handshake() -> QueuedDatagram {
 
 impl Shard {
     /// Creates a shard with clients that have acknowledged nothing since their handshakes, with whose
-    /// ends they sent some stream data, as browsers do. The first client is another one.
-    fn with_silent_clients() -> Self {
+    /// ends they sent some stream data, as browsers do, and to which a probe is due now. The first
+    /// client is another one.
+    fn with_probes_due() -> Self {
         let mut shard = Self::new(&Scope::new(1, |_| true));
         for _ in 0..SILENT {
             let n = u8::try_from(shard.connections()).expect("few");
@@ -62,6 +63,8 @@ impl Shard {
             app.connection.as_ref().expect("open").shared().mark_dirty();
             shard.settle();
         }
+        assert_eq!(shard.probed(1), 0);
+        shard.time_passes(PROBES_DUE);
         shard
     }
 
@@ -103,9 +106,7 @@ impl Shard {
 
 #[test]
 fn probes_of_silent_clients_are_sent_one_at_a_time_beside_a_download() {
-    let mut shard = Shard::with_silent_clients();
-    assert_eq!(shard.probed(1), 0);
-    shard.time_passes(PROBES_DUE);
+    let mut shard = Shard::with_probes_due();
     let began = shard.now;
     let mut turns = 0_u32;
     while shard.probed(1) < SILENT {
@@ -128,8 +129,7 @@ fn probes_of_silent_clients_are_sent_one_at_a_time_beside_a_download() {
 /// Nor do clients that wait and are turned away keep them from being sent.
 #[test]
 fn probes_of_silent_clients_take_turns_with_clients_that_are_turned_away() {
-    let mut shard = Shard::with_silent_clients();
-    shard.time_passes(PROBES_DUE);
+    let mut shard = Shard::with_probes_due();
     let mut turns = 0;
     while shard.probed(1) < SILENT {
         shard.download();
@@ -144,8 +144,7 @@ fn probes_of_silent_clients_take_turns_with_clients_that_are_turned_away() {
 
 #[test]
 fn probes_of_silent_clients_are_sent_soon_if_nobody_is_served() {
-    let mut shard = Shard::with_silent_clients();
-    shard.time_passes(PROBES_DUE);
+    let mut shard = Shard::with_probes_due();
     let mut turns = 0;
     while shard.probed(1) < SILENT {
         let before = shard.probed(1);
@@ -167,8 +166,7 @@ fn probes_of_silent_clients_are_sent_soon_if_nobody_is_served() {
 
 #[test]
 fn loop_wakes_for_probes_that_wait() {
-    let mut shard = Shard::with_silent_clients();
-    shard.time_passes(PROBES_DUE);
+    let mut shard = Shard::with_probes_due();
     shard.download();
     while shard.take_turn() {
         shard.download();
