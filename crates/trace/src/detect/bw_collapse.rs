@@ -74,16 +74,7 @@ impl Detect for BwCollapse {
         let estimate = max_bw.saturating_mul(8);
         let low = !lossy && estimate < usual / 2;
         let high = !lossy && used > usual.saturating_mul(2);
-        let low_while_free = low && !self.is_taken(view);
-        if let Some(period) = self
-            .low_while_free
-            .update(low_while_free, view, needed(view))
-        {
-            self.was_free |= lasts(view, period);
-        }
-        if let Some(period) = self.low.update(low, view, needed(view)) {
-            self.judge_low(view, period, out);
-        }
+        self.observe_low(view, low, out);
         if let Some(period) = self.high.update(high, view, TWO_CYCLES) {
             self.judge_high(period, out);
         }
@@ -96,12 +87,7 @@ impl Detect for BwCollapse {
     }
 
     fn finish(&mut self, view: &View, out: &mut Findings) {
-        if let Some(period) = self.low_while_free.finish(view, needed(view)) {
-            self.was_free |= lasts(view, period);
-        }
-        if let Some(period) = self.low.finish(view, needed(view)) {
-            self.judge_low(view, period, out);
-        }
+        self.observe_low(view, false, out);
         if let Some(period) = self.high.finish(view, TWO_CYCLES) {
             self.judge_high(period, out);
         }
@@ -161,6 +147,16 @@ impl BwCollapse {
         let delivered = since(view.metrics.delivered, self.delivered);
         lost.zip(delivered)
             .is_some_and(|(lost, delivered)| lost.saturating_mul(50) >= delivered.max(1))
+    }
+
+    fn observe_low(&mut self, view: &View, low: bool, out: &mut Findings) {
+        let free = low && !self.is_taken(view);
+        if let Some(period) = self.low_while_free.update(free, view, needed(view)) {
+            self.was_free |= lasts(view, period);
+        }
+        if let Some(period) = self.low.update(low, view, needed(view)) {
+            self.judge_low(view, period, out);
+        }
     }
 
     fn judge_low(&mut self, view: &View, period: Period, out: &mut Findings) {
