@@ -11,7 +11,7 @@ use tokio::task::{JoinError, spawn_blocking};
 
 use super::limits::{BufferCharge, Buffers, CancelFlag, Client, Disk, LARGEST_PIECE, Permit};
 use super::read_buffer::ReadBuffer;
-use super::root::ReopenedFile;
+use super::root::{LookupMode, ReopenedFile};
 
 /// A part of a file. While one piece is sent, the next is read, if there is memory for it.
 pub(crate) struct Pieces {
@@ -163,16 +163,15 @@ impl Pieces {
     /// The next piece, or the beginning of it, if the kernel has it cached: reading it is then only
     /// a copy, and cheaper than a thread switch.
     fn read_cached(&mut self) -> Option<Piece> {
-        let Access::Open(kept) = &self.access else {
-            return None;
-        };
         if self.cold {
             return None;
         }
         let shared = self.shared.as_ref();
         let most = shared.map_or(LARGEST_PIECE, |shared| shared.buffers.piece(shared.client));
         // No piece is larger than `LARGEST_PIECE`.
-        let piece = read_cached(&kept.file, self.offset, self.left.min(most) as usize);
+        let piece = self
+            .access
+            .read_cached(self.offset, self.left.min(most) as usize);
         self.cold = piece.is_none();
         let piece = piece?;
         let charge = |shared: &Shared| shared.buffers.charge(shared.client, piece.len() as u64);
@@ -262,12 +261,25 @@ async fn flatten(
 }
 
 impl Access {
+    /// See [`read_cached`]. What else is wrong with a file that is opened again, reading it finds out.
+    fn read_cached(&self, offset: u64, length: usize) -> Option<Bytes> {
+        match self {
+            Self::Open(kept) => read_cached(&kept.file, offset, length),
+            Self::Again(reopen) => {
+                let file = reopen.open(LookupMode::CachedOnly).ok()?;
+                read_cached(&file, offset, length)
+            }
+        }
+    }
+
     fn read(&self, offset: u64, length: u64) -> io::Result<Bytes> {
         // A piece is no larger than `LARGEST_PIECE`.
         let length = usize::try_from(length).map_err(io::Error::other)?;
         match self {
             Self::Open(kept) => read_exactly(&kept.file, offset, length),
-            Self::Again(reopen) => read_exactly(&reopen.open()?, offset, length),
+            Self::Again(reopen) => {
+                read_exactly(&reopen.open(LookupMode::MayBlock)?, offset, length)
+            }
         }
     }
 }
@@ -321,4 +333,53 @@ pub(super) fn read_exactly(file: &File, mut offset: u64, length: usize) -> io::R
     // The allocator may have given more room than was asked for.
     piece.truncate(length);
     Ok(piece.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use clearway::MemoryAccount;
+
+    use super::*;
+    use crate::serve::root::{Lookup, Root};
+    use crate::serve::test_dir::TestDir;
+
+    /// There is no runtime here, so a thread switch would panic.
+    #[test]
+    fn file_without_a_permit_is_read_at_once_if_it_is_cached_and_not_if_it_was_replaced() {
+        let dir = TestDir::new();
+        let content = vec![7; LARGEST_PIECE as usize + 10];
+        std::fs::write(dir.path().join("file"), &content).unwrap();
+        let root = Arc::new(Root::open(dir.path()).unwrap());
+        let Ok(Lookup::File(file, stat)) = root.find("file".as_ref(), LookupMode::CachedOnly)
+        else {
+            // A kernel that does not tell what it has cached.
+            return;
+        };
+        if read_cached(&file, 0, 1).is_none() {
+            return;
+        }
+        let shared = Shared {
+            client: (0, None),
+            disk: Arc::default(),
+            buffers: Arc::new(Buffers::new(64 << 20, MemoryAccount::default())),
+        };
+        let file = ReopenedFile {
+            root,
+            path: "file".into(),
+            stat,
+        };
+        let mut pieces = Pieces::reopened(file, shared, 0, content.len() as u64);
+        let first = pieces.poll_next(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Some(Ok(first))) = first else {
+            panic!("{first:?}");
+        };
+        assert_eq!(first[..], content[..LARGEST_PIECE as usize]);
+
+        std::fs::remove_file(dir.path().join("file")).unwrap();
+        std::fs::write(dir.path().join("file"), [8; 10]).unwrap();
+        assert_eq!(pieces.access.read_cached(LARGEST_PIECE, 10), None);
+        assert!(pieces.access.read(LARGEST_PIECE, 10).is_err());
+    }
 }

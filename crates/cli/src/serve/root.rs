@@ -44,13 +44,13 @@ pub(super) enum LookupMode {
 }
 
 impl ReopenedFile {
-    /// Opens it. Blocks.
+    /// Opens it.
     ///
     /// # Errors
-    /// If it cannot be opened, or was replaced or written to in the meantime: the content must not
-    /// be a mixture.
-    pub(super) fn open(&self) -> io::Result<File> {
-        let Lookup::File(file, stat) = self.root.find(&self.path, LookupMode::MayBlock)? else {
+    /// Like [`Root::find`], or if it was replaced or written to in the meantime: the content must
+    /// not be a mixture.
+    pub(super) fn open(&self, mode: LookupMode) -> io::Result<File> {
+        let Lookup::File(file, stat) = self.root.find(&self.path, mode)? else {
             return Err(Errno::ISDIR.into());
         };
         let identity = |stat: &Stat| {
