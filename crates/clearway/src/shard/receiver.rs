@@ -24,8 +24,10 @@ use crate::panic::catch;
 /// timers.
 const BATCHES_PER_TURN: usize = 4;
 
-/// Receive calls in each turn while connections wait for theirs. Datagrams for these are only
-/// set aside, and others in the socket may be for connections that need not wait.
+/// Receive calls in each turn while connections wait for theirs, or after a turn that left datagrams in the
+/// socket. Datagrams for waiting connections are only set aside, and others in the socket may be for
+/// connections that need not wait. With fewer, a flood just as fast as they are received keeps a queue in
+/// the socket for ever, which delays everybody.
 const BATCHES_WHILE_WAITING: usize = 32;
 
 /// Time after which a turn makes no further receive call.
@@ -88,7 +90,8 @@ impl Receiver {
             if at.saturating_since(now) >= RECEIVE_TIME {
                 return Ok(Pressure::Overrun);
             }
-            if batches >= BATCHES_PER_TURN && !shard.is_crowded() {
+            let is_behind = shard.pressure != Pressure::Drained;
+            if batches >= BATCHES_PER_TURN && !is_behind && !shard.is_crowded() {
                 break;
             }
         }

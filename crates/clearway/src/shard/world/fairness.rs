@@ -126,3 +126,23 @@ fn datagram_of_a_favored_connection_overtakes_those_of_many_within_their_quantum
     let received = after.iter().zip(&before).map(|(now, then)| now - then);
     assert_eq!(received.sum::<u64>(), (CROWD * EACH + 1) as u64);
 }
+
+/// Datagrams that several turns would receive: more than one turn does without a queue.
+const QUEUE: usize = 300;
+
+#[test]
+fn queue_that_a_turn_does_not_empty_is_emptied_by_the_next() {
+    let mut shard = Shard::new(&Scope::new(1, |_| true));
+    let before = shard.received()[0];
+    shard.send(0, QUEUE);
+    Clock::set(shard.now);
+    let mut received = Vec::new();
+    for _ in 0..2 {
+        let mut driver = shard.driver.take().expect("runs");
+        driver.turn().expect("the loop goes on");
+        shard.driver = Some(driver);
+        received.push(shard.received()[0] - before);
+    }
+    assert!(received[0] < QUEUE as u64, "{received:?}");
+    assert_eq!(received[1], QUEUE as u64, "{received:?}");
+}
