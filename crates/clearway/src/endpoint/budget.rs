@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// stream makes no progress worth its packets.
 const MIN_LIMIT_LOG2: u8 = 15;
 
+/// The most that a connection may buffer for what it has transferred, as a power of two: 256 KiB.
+const MAX_EARNED_LOG2: u8 = 18;
+
 /// The fraction of the budget from which buffers are limited.
 const TIGHT: Fraction = Fraction(1, 2);
 
@@ -14,8 +17,12 @@ const TIGHT: Fraction = Fraction(1, 2);
 /// [`TIGHT`], so that the limit does not change with every packet.
 const RELAXED: Fraction = Fraction(3, 8);
 
-/// The fraction of the budget at which evictions stop.
+/// The fraction of the budget at which evictions of any connections stop, and from which on idle ones are
+/// evicted: with less to spare, buffers would be too small for a download at the rate of the network.
 const EVICTION_TARGET: Fraction = Fraction(15, 16);
+
+/// The fraction of the budget at which evictions of idle connections stop.
+const IDLE_EVICTION_TARGET: Fraction = Fraction(7, 8);
 
 struct Fraction(usize, usize);
 
@@ -85,6 +92,16 @@ pub(crate) enum BufferLimit {
     },
 }
 
+/// How much memory evictions have to free, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    None,
+    /// Little is left: only idle connections are evicted, because the others would only be slower.
+    Near(usize),
+    /// The budget is exceeded: any connection may be evicted.
+    Exceeded(usize),
+}
+
 impl Default for MemoryBudget {
     fn default() -> Self {
         Self::unlimited()
@@ -97,6 +114,20 @@ impl BufferLimit {
         match self {
             Self::Configured => usize::MAX,
             Self::AtMost { log2 } => 1_usize.checked_shl(log2.into()).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Returns the limit of a connection that has transferred `moved` bytes: an eighth of them at least, up
+    /// to [`MAX_EARNED_LOG2`]. So a download goes on, however little memory others have left.
+    pub(crate) fn for_transferred(self, moved: u64) -> Self {
+        match self {
+            Self::Configured => Self::Configured,
+            Self::AtMost { log2 } => {
+                let earned = (moved / 8).checked_ilog2().unwrap_or(0) as u8;
+                Self::AtMost {
+                    log2: log2.max(earned.min(MAX_EARNED_LOG2)),
+                }
+            }
         }
     }
 }
@@ -134,11 +165,15 @@ impl MemoryBudget {
         };
     }
 
-    /// Returns the bytes that evictions have to free: 0 unless the budget is exceeded.
-    pub(crate) fn excess(&self) -> usize {
-        match self.used() {
-            used if used > self.limit => used.saturating_sub(EVICTION_TARGET.of(self.limit)),
-            _ => 0,
+    /// Returns what evictions have to free.
+    pub(crate) fn shortage(&self) -> Shortage {
+        let used = self.used();
+        if used > self.limit {
+            Shortage::Exceeded(used.saturating_sub(EVICTION_TARGET.of(self.limit)))
+        } else if used > EVICTION_TARGET.of(self.limit) {
+            Shortage::Near(used.saturating_sub(IDLE_EVICTION_TARGET.of(self.limit)))
+        } else {
+            Shortage::None
         }
     }
 
@@ -213,6 +248,22 @@ mod tests {
     }
 
     #[test]
+    fn connections_earn_buffers_by_what_they_transfer() {
+        let short = BufferLimit::AtMost { log2: 15 };
+        let earned = |moved: u64| short.for_transferred(moved).bytes() >> 10;
+        assert_eq!(
+            [0, 100 << 10, 1 << 20, 2 << 20, 1 << 30].map(earned),
+            [32, 32, 128, 256, 256]
+        );
+        let ample = BufferLimit::AtMost { log2: 24 };
+        assert_eq!(ample.for_transferred(1 << 30), ample);
+        assert_eq!(
+            BufferLimit::Configured.for_transferred(0),
+            BufferLimit::Configured
+        );
+    }
+
+    #[test]
     fn connections_that_fill_their_buffer_limit_stay_within_the_budget() {
         let budget = MemoryBudget::new(256 * MIB);
         let mut share = BufferLimit::Configured;
@@ -232,10 +283,12 @@ mod tests {
     }
 
     #[test]
-    fn excess_is_measured_from_fifteen_sixteenths_once_over_budget() {
-        assert_eq!(used(160, 160).excess(), 0);
-        assert_eq!(used(160, 161).excess(), 11);
-        assert_eq!(MemoryBudget::unlimited().excess(), 0);
+    fn evictions_free_a_sixteenth_and_idle_connections_are_evicted_for_another() {
+        assert_eq!(used(160, 150).shortage(), Shortage::None);
+        assert_eq!(used(160, 151).shortage(), Shortage::Near(11));
+        assert_eq!(used(160, 160).shortage(), Shortage::Near(20));
+        assert_eq!(used(160, 161).shortage(), Shortage::Exceeded(11));
+        assert_eq!(MemoryBudget::unlimited().shortage(), Shortage::None);
     }
 
     #[test]
@@ -243,9 +296,12 @@ mod tests {
         let budget = Arc::new(MemoryBudget::new(160));
         let account = MemoryAccount::new(&budget);
         let charges = [account.charge(100), account.clone().charge(61)];
-        assert_eq!((budget.used(), budget.excess()), (161, 11));
+        assert_eq!(
+            (budget.used(), budget.shortage()),
+            (161, Shortage::Exceeded(11))
+        );
         drop(charges);
-        assert_eq!((budget.used(), budget.excess()), (0, 0));
+        assert_eq!((budget.used(), budget.shortage()), (0, Shortage::None));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use clearway_quic::connection::{ConnectOptions, EndpointEvent};
 use clearway_quic::crypto::{ServerId, ServerName};
 use clearway_udp::Socket;
 
-pub(crate) use self::budget::{BufferLimit, MemoryBudget};
+pub(crate) use self::budget::{BufferLimit, MemoryBudget, Shortage};
 pub use self::budget::{MemoryAccount, MemoryCharge};
 pub use self::builder::EndpointBuilder;
 #[cfg(test)]

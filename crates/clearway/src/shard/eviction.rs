@@ -12,7 +12,7 @@ use clearway_quic::{Instant, Role};
 use super::connections::{Connections, Entry};
 use super::link::count;
 use crate::connection::Activity;
-use crate::endpoint::BufferLimit;
+use crate::endpoint::{BufferLimit, Shortage};
 
 /// Most places that are kept free for new clients.
 const MAX_SPARE_PLACES: usize = 16;
@@ -28,10 +28,14 @@ const SEARCH_PAUSE_PER_CONNECTION: Duration = Duration::from_micros(1);
 /// Time after a search that could free no memory.
 const FRUITLESS_SEARCH_PAUSE: Duration = Duration::from_millis(10);
 
+/// The same while the budget is not exceeded: connections become idle after [`IDLE_AFTER`], and windows
+/// narrow meanwhile.
+const IDLE_SEARCH_PAUSE: Duration = Duration::from_millis(100);
+
 /// Added to the time since a connection last transferred data, so that among active ones the
-/// one with the most memory is evicted first. Less than a round trip, so that a client in its
-/// handshake is not the first.
-const IDLE_TIME_BIAS: Duration = Duration::from_millis(1);
+/// one with the most memory is evicted first: a client whose handshake takes half a second is not evicted
+/// before one that holds a MiB and now and then reads a byte.
+const IDLE_TIME_BIAS: Duration = Duration::from_millis(20);
 
 /// A connection that has transferred data within this time is active, and is evicted after all
 /// that have not: it may wait for a retransmission, or for its turn on a busy machine.
@@ -39,9 +43,10 @@ const IDLE_TIME_BIAS: Duration = Duration::from_millis(1);
 /// that hold little each and most of the memory together.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// A unit of merit, in bytes that a connection has transferred in total. The priority of an active
-/// connection is divided by its merit. A running download holds megabytes, and so does a client that
-/// requests much and reads nothing, but the latter has transferred little.
+/// A unit of merit, in bytes that a connection has transferred in total, beyond what it holds. The priority of
+/// an active connection is divided by its merit. A running download holds megabytes, and so does a
+/// client that requests much and reads nothing, or begins many requests and ends none, but these have
+/// transferred little or hold all of it.
 const BYTES_PER_MERIT: u64 = 16 << 10;
 
 /// The largest merit of a connection that has paused for longer than [`IDLE_AFTER`]. It halves with
@@ -62,7 +67,7 @@ impl EvictionPriority {
     /// Returns the priority of a connection that holds `bytes` of memory, has not transferred
     /// data for `idle`, and has transferred `moved` bytes in total.
     fn new(idle: Duration, bytes: usize, moved: u64) -> Self {
-        let mut merit = moved / BYTES_PER_MERIT;
+        let mut merit = moved.saturating_sub(bytes as u64) / BYTES_PER_MERIT;
         if let Some(over) = idle.checked_sub(IDLE_AFTER) {
             let halvings = u32::try_from(over.as_secs()).unwrap_or(u32::MAX);
             merit = merit.min(MAX_PAUSED_MERIT);
@@ -91,6 +96,8 @@ pub(super) struct EvictionState {
     idle_search_after: Instant,
     /// The time of the next search for memory.
     memory_search_after: Instant,
+    /// The same while the budget is not exceeded.
+    idle_memory_search_after: Instant,
 }
 
 impl Connections {
@@ -127,16 +134,21 @@ impl Connections {
 
     /// Closes connections while the endpoint's memory budget is exceeded: first those that
     /// hold the most memory for the longest time without transferring data, and active ones
-    /// last. Each shard frees its part of the excess.
+    /// last. Idle ones are closed before that, because every connection's windows narrow with the
+    /// memory that is left. Each shard frees its part of the excess.
     ///
     /// Searches all connections. A sixteenth of the budget is free afterwards, so that this
     /// is rare.
     pub(super) fn evict_for_memory(&mut self, now: Instant) {
         let budget = &self.link.budget;
-        let (excess, used) = (budget.excess(), budget.used());
-        if excess == 0 || now < self.eviction.memory_search_after {
-            return;
-        }
+        let used = budget.used();
+        let (excess, only_idle) = match budget.shortage() {
+            Shortage::None => return,
+            Shortage::Near(_) if now < self.eviction.idle_memory_search_after => return,
+            Shortage::Near(excess) => (excess, true),
+            Shortage::Exceeded(_) if now < self.eviction.memory_search_after => return,
+            Shortage::Exceeded(excess) => (excess, false),
+        };
         // Other shards may be asleep, with memory to free.
         self.endpoint_shared.wake_all_shards();
         let mut own = 0_usize;
@@ -146,7 +158,9 @@ impl Connections {
             own = own.saturating_add(bytes);
             let idle = now.saturating_since(entry.activity.last);
             let priority = EvictionPriority::new(idle, bytes, entry.activity.moved);
-            costs.push((priority, *handle, bytes));
+            if priority.is_idle || !only_idle {
+                costs.push((priority, *handle, bytes));
+            }
         }
         let goal = own_part(excess, own, used);
         let mut freed = 0_usize;
@@ -160,7 +174,9 @@ impl Connections {
             }
         }
         tracing::debug!(used, freed, "closed connections to free memory");
-        if freed == 0 {
+        if only_idle && freed < goal {
+            self.eviction.idle_memory_search_after = now + IDLE_SEARCH_PAUSE;
+        } else if freed == 0 {
             self.eviction.memory_search_after = now + FRUITLESS_SEARCH_PAUSE;
         }
     }
@@ -287,6 +303,8 @@ mod tests {
             priority(2_000, 16, 0),
             priority(1_999, 8_192, 0),
             priority(500, 8_192, 0),
+            // It has received all that it holds.
+            priority(500, 800, 800),
             priority(500, 16, 0),
             // An upload that cannot go on.
             priority(3_000, 256, 64 << 10),

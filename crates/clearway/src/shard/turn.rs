@@ -41,7 +41,7 @@ const CROWDED_ROUND_TIME: Duration = Duration::from_micros(300);
 
 /// The same for either beside downloads and uploads, whose next round trip begins with the next look
 /// at the socket.
-const BESIDE_BULK_TIME: Duration = Duration::from_micros(300);
+const BESIDE_BULK_TIME: Duration = Duration::from_micros(150);
 
 /// What the shard needs to know of a connection after its turn.
 #[derive(Clone, Copy)]
@@ -359,7 +359,8 @@ impl Connections {
         state: &mut State,
         now: Instant,
     ) -> TurnSummary {
-        state.set_buffer_limit(self.eviction.buffer_limit);
+        let activity = state.activity();
+        state.set_buffer_limit(self.eviction.buffer_limit.for_transferred(activity.moved));
         shared.charge_memory(state, now);
         while let Some(event) = state.quic.poll_endpoint_event() {
             self.endpoint_events.push(event);
@@ -367,7 +368,7 @@ impl Connections {
         TurnSummary {
             deadline: state.next_wakeup(),
             usable: state.connected || state.quic.has_readable_zero_rtt(),
-            activity: state.activity(),
+            activity,
         }
     }
 
