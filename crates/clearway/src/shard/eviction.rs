@@ -28,8 +28,8 @@ const SEARCH_PAUSE_PER_CONNECTION: Duration = Duration::from_micros(1);
 /// Time after a search that could free no memory.
 const FRUITLESS_SEARCH_PAUSE: Duration = Duration::from_millis(10);
 
-/// The same while the budget is not exceeded: connections become idle after [`IDLE_AFTER`], and windows
-/// narrow meanwhile.
+/// Time after a search for idle connections while the budget is not exceeded: they become idle after
+/// [`IDLE_AFTER`], and windows narrow meanwhile.
 const IDLE_SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
 /// Added to the time since a connection last transferred data, so that among active ones the
@@ -174,7 +174,7 @@ impl Connections {
             }
         }
         tracing::debug!(used, freed, "closed connections to free memory");
-        if only_idle && freed < goal {
+        if only_idle {
             self.eviction.idle_memory_search_after = now + IDLE_SEARCH_PAUSE;
         } else if freed == 0 {
             self.eviction.memory_search_after = now + FRUITLESS_SEARCH_PAUSE;

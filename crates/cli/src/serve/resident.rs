@@ -2,8 +2,8 @@
 //!
 //! The budget counts what connections and requests hold. A flood of small pieces of many sizes made
 //! the process half as large again as that. So what the process really uses is looked at now and then:
-//! close to the limit, the allocator returns what it can, and what is still too much is charged
-//! to the budget, so that connections are closed for it.
+//! close to the limit, the allocator returns what it can, and as long as it is still too much, more
+//! and more is charged to the budget, so that connections are closed for it.
 
 use std::convert::Infallible;
 use std::fs;
@@ -27,6 +27,7 @@ pub(super) async fn watch(memory: Memory, account: MemoryAccount) -> Infallible 
     let (Some(total), Some(counted)) = (memory.total, memory.counted) else {
         return core::future::pending().await;
     };
+    let mut surplus = 0;
     let mut charge = None;
     let mut looks = interval(INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -41,9 +42,12 @@ pub(super) async fn watch(memory: Memory, account: MemoryAccount) -> Infallible 
             let _ = spawn_blocking(allocator::trim).await;
             used = resident();
         }
-        drop(charge.take());
-        let surplus = surplus(used, total, counted);
-        charge = (surplus > 0).then(|| account.charge(surplus));
+        let before = surplus;
+        surplus = next_surplus(before, used, total, counted);
+        if surplus != before {
+            drop(charge.take());
+            charge = (surplus > 0).then(|| account.charge(surplus));
+        }
     }
 }
 
@@ -53,12 +57,15 @@ fn high(total: u64) -> u64 {
 }
 
 /// Returns what to charge to a budget of `counted` bytes if a process with the limit `total` uses
-/// `used`: at most a quarter of the budget, because fragments remain when connections are closed.
-fn surplus(used: u64, total: u64, counted: usize) -> usize {
-    let surplus = used.saturating_sub(high(total));
-    usize::try_from(surplus)
-        .unwrap_or(usize::MAX)
-        .min(counted / 4)
+/// `used` and `surplus` was charged before: a quarter of the difference more, or less, because it takes a
+/// second or two until closed connections have an effect, and some of the memory remains in
+/// fragments. At most half of the budget.
+fn next_surplus(surplus: usize, used: u64, total: u64, counted: usize) -> usize {
+    let part = |bytes: u64| usize::try_from(bytes / 4).unwrap_or(usize::MAX);
+    match used.checked_sub(high(total)) {
+        Some(over) => surplus.saturating_add(part(over)).min(counted / 2),
+        None => surplus.saturating_sub(part(high(total).saturating_sub(used))),
+    }
 }
 
 /// Returns the bytes of memory that the process uses; 0 where that is not known.
@@ -89,13 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_above_seven_eighths_of_the_limit_is_charged_within_a_quarter_of_the_budget() {
-        let (total, counted) = (256 << 20, 160 << 20);
-        assert_eq!(surplus(0, total, counted), 0);
-        assert_eq!(surplus(224 << 20, total, counted), 0);
-        assert_eq!(surplus(225 << 20, total, counted), 1 << 20);
-        assert_eq!(surplus(256 << 20, total, counted), 32 << 20);
-        assert_eq!(surplus(400 << 20, total, counted), 40 << 20);
+    fn more_is_charged_as_long_as_too_much_is_used_and_less_afterwards() {
+        const MIB: usize = 1 << 20;
+        let next = |surplus: usize, used: u64| {
+            next_surplus(surplus * MIB, used << 20, 256 << 20, 160 * MIB) / MIB
+        };
+        assert_eq!([0, 224].map(|used| next(0, used)), [0, 0]);
+        assert_eq!([0, 8, 79].map(|surplus| next(surplus, 256)), [8, 16, 80]);
+        assert_eq!([40, 8].map(|surplus| next(surplus, 184)), [30, 0]);
     }
 
     #[cfg(target_os = "linux")]

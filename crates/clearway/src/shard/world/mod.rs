@@ -13,6 +13,7 @@ mod invariants;
 mod lingering;
 mod offending;
 mod peer;
+mod shortage;
 mod silent;
 mod socket;
 

@@ -1,0 +1,45 @@
+//! Who is closed while memory is short.
+
+use std::time::Duration;
+
+use super::{BUDGET, Scope, Shard};
+
+/// Longer than an active connection pauses.
+const PAUSE: Duration = Duration::from_secs(3);
+
+impl Shard {
+    /// Has others use so much of the budget that only idle connections are to be closed.
+    fn use_nearly_all(&mut self) {
+        let others = BUDGET - BUDGET / 32 - self.link.budget.used();
+        self.link.budget.change(0, others);
+        self.link.wake();
+        self.settle();
+        self.link.budget.change(others, 0);
+    }
+
+    /// Has a client send some stream data.
+    fn send_some(&mut self, n: usize) {
+        self.peers[n].write();
+        self.receive_all(n);
+    }
+
+    fn is_alive(&mut self, n: usize) -> bool {
+        let now = self.now;
+        self.peers[n].receive_all(now, super::SERVER);
+        self.peers[n].connection.error().is_none()
+    }
+}
+
+#[test]
+fn idle_connection_is_closed_before_the_budget_is_exceeded_and_an_active_one_is_not() {
+    let mut shard = Shard::new(&Scope::new(2, |_| true));
+    shard.send_some(0);
+    shard.send_some(1);
+    shard.use_nearly_all();
+    assert!(shard.is_alive(0) && shard.is_alive(1));
+
+    shard.now += PAUSE;
+    shard.send_some(1);
+    shard.use_nearly_all();
+    assert!(!shard.is_alive(0) && shard.is_alive(1));
+}
