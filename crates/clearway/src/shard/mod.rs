@@ -11,6 +11,7 @@
 //! | `turn` | the turn of one connection |
 //! | `backlog` | datagrams that wait for the turn of their connection |
 //! | `pending_clients` | new clients that wait for their handshake to begin |
+//! | `recent_handshakes` | how many handshakes each source has begun recently |
 //! | `handshake_pace` | how much time new and silent clients get beside others |
 //! | `offenders` | sources whose connections end with errors of their own |
 //! | `eviction` | closing connections when memory or places run out |
@@ -39,6 +40,7 @@ mod offenders;
 mod overdue;
 mod pending_clients;
 mod receiver;
+mod recent_handshakes;
 mod routing;
 mod scheduler;
 mod strays;

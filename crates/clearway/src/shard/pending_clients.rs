@@ -3,20 +3,37 @@
 //! A handshake costs more than anything else that an unknown client can cause, and floods of
 //! them come from fewer addresses than the clients that they would displace. So clients from
 //! sources with few recent handshakes go first, and those of [offenders](super::offenders) last.
+//!
+//! A flood from ever new sources fills the queue. Were it served in order, everybody would wait for as
+//! long as all of it takes, to be served after having sent again. So of a long queue the newest client is
+//! served first and the oldest is dropped: each either begins soon, or may at its next attempt.
+//!
+//! A client waits once, with all that it sends meanwhile. If its datagrams waited on their own, one of
+//! them could begin its connection a second time, long after that has ended.
 
-use std::collections::VecDeque;
-use std::hash::BuildHasher;
-use std::time::Duration;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
 
 use clearway_quic::Instant;
+use clearway_quic::cid::ConnectionId;
 use clearway_quic::endpoint::Source;
 use foldhash::fast::FixedState;
 
 use super::offenders::Offenders;
+use super::recent_handshakes::RecentHandshakes;
 use super::strays::QueuedDatagram;
 
 /// Most clients that wait.
 const CAPACITY: usize = 512;
+
+/// Clients of a class from which on its queue is long. They take some 50 ms, after which no client has
+/// sent again.
+const LONG: usize = 64;
+
+/// Most datagrams of a client that wait: a ClientHello with post-quantum keys takes two, and the
+/// client may send it twice.
+const DATAGRAMS_PER_CLIENT: usize = 4;
 
 /// How many handshakes a source may have begun recently to be in each class of priority, the
 /// highest class first.
@@ -26,27 +43,45 @@ const CLASSES: [u8; 4] = [0, 3, 15, u8::MAX];
 /// of others: more than a browser begins, or a house behind one address.
 const MANY: u8 = 16;
 
-/// The interval at which counts of handshakes are halved.
-const HALF_LIFE: Duration = Duration::from_secs(1);
+/// What tells a client's datagrams from those of others before it has a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ClientKey {
+    pub(super) remote: SocketAddr,
+    /// The Destination Connection ID of its Initial packets.
+    pub(super) dcid: ConnectionId,
+}
 
-/// Counters in each row of a [`RecentHandshakes`].
-const COLUMNS: usize = 1 << 10;
+/// What became of a client whose datagram was to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pushed {
+    /// It waits from now on.
+    Added,
+    /// It waits from now on, and another one was dropped for it.
+    AddedForAnother,
+    /// It waited already.
+    Known,
+    /// It was dropped.
+    NoRoom,
+}
 
 /// The clients that wait, by the number of recent handshakes from their source.
 #[derive(Debug)]
 pub(super) struct PendingClients {
-    classes: [VecDeque<QueuedDatagram>; CLASSES.len()],
+    /// What each has sent. Its key is in one of the queues.
+    datagrams: HashMap<ClientKey, Vec<QueuedDatagram>, FixedState>,
+    classes: [VecDeque<ClientKey>; CLASSES.len()],
     /// Those of offenders, which wait for all others and until the pause is over.
-    of_offenders: VecDeque<QueuedDatagram>,
+    of_offenders: VecDeque<ClientKey>,
     recent: RecentHandshakes,
     pub(super) offenders: Offenders,
 }
 
 impl PendingClients {
-    /// Creates an empty queue. With a `secret` hash, attackers cannot choose addresses that
-    /// share the counters of other sources.
+    /// Creates an empty queue. With a `secret` hash, attackers cannot choose what shares the places
+    /// of others in its tables.
     pub(super) fn new(secret: u64) -> Self {
         Self {
+            datagrams: HashMap::with_hasher(FixedState::with_seed(secret)),
             classes: Default::default(),
             of_offenders: VecDeque::new(),
             recent: RecentHandshakes::new(secret),
@@ -55,20 +90,12 @@ impl PendingClients {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queues().all(VecDeque::is_empty)
+        self.datagrams.is_empty()
     }
 
     /// Whether clients wait that are not of offenders.
     pub(super) fn has_ordinary(&self) -> bool {
         !self.classes.iter().all(VecDeque::is_empty)
-    }
-
-    fn len(&self) -> usize {
-        self.queues().map(VecDeque::len).sum()
-    }
-
-    fn queues(&self) -> impl Iterator<Item = &VecDeque<QueuedDatagram>> {
-        self.classes.iter().chain([&self.of_offenders])
     }
 
     /// Returns when the next client may begin, if all that wait are of offenders and have to wait.
@@ -85,41 +112,74 @@ impl PendingClients {
             && source.is_some_and(|source| self.offenders.contains(now, source))
     }
 
-    /// Adds a client from `source`; one without a source is trusted and goes first. Returns
-    /// whether there was room, if necessary by dropping a client of lower priority.
+    /// Adds a datagram of a client from `source`; one without a source is trusted and goes first.
+    /// If too many wait, the oldest of the lowest priority is dropped, unless all have a higher one.
     pub(super) fn push(
         &mut self,
         now: Instant,
         source: Option<Source>,
-        stray: QueuedDatagram,
-    ) -> bool {
-        let begun = source.map_or(0, |source| self.recent.get(now, source));
-        let class = if source.is_some_and(|source| self.offenders.contains(now, source)) {
-            CLASSES.len()
+        client: ClientKey,
+        datagram: QueuedDatagram,
+    ) -> Pushed {
+        if let Entry::Occupied(mut waiting) = self.datagrams.entry(client) {
+            if waiting.get().len() < DATAGRAMS_PER_CLIENT {
+                waiting.get_mut().push(datagram);
+            }
+            return Pushed::Known;
+        }
+        let class = self.class(now, source);
+        let is_full = self.datagrams.len() >= CAPACITY;
+        if is_full && !self.make_room(class) {
+            return Pushed::NoRoom;
+        }
+        let queue = self.classes.get_mut(class);
+        queue.unwrap_or(&mut self.of_offenders).push_back(client);
+        self.datagrams.insert(client, vec![datagram]);
+        if is_full {
+            Pushed::AddedForAnother
         } else {
-            CLASSES.iter().position(|most| begun <= *most).unwrap_or(0)
-        };
-        let mut fits = true;
-        if self.len() >= CAPACITY {
-            let later = self.classes.iter_mut().skip(class.saturating_add(1));
-            let mut last_first = later.rev();
-            fits = class < CLASSES.len() && self.of_offenders.pop_back().is_some()
-                || last_first.any(|later| later.pop_back().is_some());
+            Pushed::Added
         }
-        if fits {
-            let queue = self.classes.get_mut(class);
-            queue.unwrap_or(&mut self.of_offenders).push_back(stray);
-        }
-        fits
     }
 
-    /// Removes the client of the highest priority that may begin.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<QueuedDatagram> {
-        let ordinary = self.classes.iter_mut().find_map(VecDeque::pop_front);
-        ordinary.or_else(|| match self.offenders.pause(now) {
+    /// Returns the class of clients from a source, which is beyond all others for an offender.
+    fn class(&mut self, now: Instant, source: Option<Source>) -> usize {
+        let Some(source) = source else { return 0 };
+        if self.offenders.contains(now, source) {
+            return CLASSES.len();
+        }
+        let begun = self.recent.get(now, source);
+        CLASSES.iter().position(|most| begun <= *most).unwrap_or(0)
+    }
+
+    /// Drops a client for one of `class`. Returns whether there is one to drop.
+    fn make_room(&mut self, class: usize) -> bool {
+        let is_offender = class >= CLASSES.len();
+        let mut dropped = if is_offender {
+            None
+        } else {
+            self.of_offenders.pop_back()
+        };
+        if dropped.is_none() {
+            let mut last_first = self.classes.iter_mut().skip(class).rev();
+            dropped = last_first.find_map(VecDeque::pop_front);
+        }
+        dropped.is_some_and(|client| self.datagrams.remove(&client).is_some())
+    }
+
+    /// Removes the client of the highest priority that may begin. Returns its datagrams, in the order
+    /// of their arrival.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Vec<QueuedDatagram>> {
+        let next = |class: &mut VecDeque<ClientKey>| match class.len() {
+            ..=LONG => class.pop_front(),
+            _ => class.pop_back(),
+        };
+        let ordinary = self.classes.iter_mut().find_map(next);
+        let client = ordinary.or_else(|| match self.offenders.pause(now) {
             None => self.of_offenders.pop_front(),
             Some(_) => None,
-        })
+        })?;
+        self.datagrams.remove(&client)
     }
 
     /// Counts a handshake begun by a client from this source. Returns whether there were
@@ -131,101 +191,71 @@ impl PendingClients {
     }
 }
 
-/// Recent handshakes by source: a count-min sketch, whose size is fixed and whose counts are
-/// never too low. Halved every [`HALF_LIFE`].
-#[derive(Debug)]
-struct RecentHandshakes {
-    rows: [Box<[u8]>; 2],
-    hashers: [FixedState; 2],
-    halve_at: Instant,
-}
-
-impl RecentHandshakes {
-    fn new(secret: u64) -> Self {
-        let row = || vec![0; COLUMNS].into_boxed_slice();
-        Self {
-            rows: [row(), row()],
-            hashers: [secret, !secret].map(FixedState::with_seed),
-            halve_at: Instant::ZERO,
-        }
-    }
-
-    /// Returns the counters of a source.
-    fn counters(&mut self, source: Source) -> impl Iterator<Item = &mut u8> {
-        let rows = self.rows.iter_mut().zip(&self.hashers);
-        rows.filter_map(move |(row, hasher)| {
-            // The cast may drop high bits, which the remainder does not need.
-            let column = hasher.hash_one(source) as usize % COLUMNS;
-            row.get_mut(column)
-        })
-    }
-
-    fn get(&mut self, now: Instant, source: Source) -> u8 {
-        self.forget(now);
-        self.counters(source).map(|count| *count).min().unwrap_or(0)
-    }
-
-    fn add(&mut self, now: Instant, source: Source) {
-        self.forget(now);
-        for count in self.counters(source) {
-            *count = count.saturating_add(1);
-        }
-    }
-
-    fn forget(&mut self, now: Instant) {
-        if now >= self.halve_at {
-            self.halve_at = now + HALF_LIFE;
-            for count in self.rows.iter_mut().flat_map(|row| row.iter_mut()) {
-                *count /= 2;
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use clearway_quic::ack::ReceivedEcn;
     use clearway_quic::connection::RecvMeta;
+
+    const NOW: Instant = Instant::from_nanos(5_000_000_000);
+
+    /// Enough sources for a queue that is full, and ten more.
+    const ALL: u16 = CAPACITY as u16 + 10;
 
     fn source(n: u16) -> Source {
         let [a, b] = n.to_be_bytes();
         Source::of(std::net::Ipv4Addr::new(10, 0, a, b).into())
     }
 
-    fn hello(n: u16) -> QueuedDatagram {
-        QueuedDatagram {
-            from: RecvMeta {
-                remote: ([10, 0, 0, 1], 1).into(),
-                local_ip: None,
-                ecn: ReceivedEcn::NotEct,
-            },
-            datagram: n.to_be_bytes().to_vec(),
+    impl PendingClients {
+        /// Adds a datagram of client `n` of a source.
+        fn add(&mut self, source: Option<Source>, n: u16) -> Pushed {
+            let remote = ([10, 0, 0, 1], 1).into();
+            let client = ClientKey {
+                remote,
+                dcid: ConnectionId::new(&n.to_be_bytes()).unwrap(),
+            };
+            let datagram = QueuedDatagram {
+                from: RecvMeta {
+                    remote,
+                    local_ip: None,
+                    ecn: ReceivedEcn::NotEct,
+                },
+                datagram: n.to_be_bytes().to_vec(),
+            };
+            self.push(NOW, source, client, datagram)
+        }
+
+        /// Removes the next client. Returns its number.
+        fn next(&mut self, now: Instant) -> Option<u16> {
+            let [first] = <[QueuedDatagram; 1]>::try_from(self.pop(now)?).unwrap();
+            Some(u16::from_be_bytes([first.datagram[0], first.datagram[1]]))
+        }
+
+        fn rest(&mut self) -> Vec<u16> {
+            std::iter::from_fn(|| self.next(NOW)).collect()
+        }
+
+        fn record_many(&mut self, source: Source) {
+            for _ in 0..100 {
+                self.record_handshake(NOW, source);
+            }
         }
     }
-
-    fn number(stray: &QueuedDatagram) -> u16 {
-        u16::from_be_bytes([stray.datagram[0], stray.datagram[1]])
-    }
-
-    const NOW: Instant = Instant::from_nanos(5_000_000_000);
 
     #[test]
     fn clients_from_sources_with_few_recent_handshakes_go_first() {
         let mut pending_clients = PendingClients::new(7);
-        for _ in 0..100 {
-            pending_clients.record_handshake(NOW, source(1));
-        }
+        pending_clients.record_many(source(1));
         pending_clients.record_handshake(NOW, source(2));
         for from in [1, 2, 3] {
-            assert!(pending_clients.push(NOW, Some(source(from)), hello(from)));
+            pending_clients.add(Some(source(from)), from);
         }
         // A trusted client has no source.
-        assert!(pending_clients.push(NOW, None, hello(4)));
-        let order: Vec<u16> = std::iter::from_fn(|| pending_clients.pop(NOW))
-            .map(|one| number(&one))
-            .collect();
-        assert_eq!(order, [3, 4, 2, 1]);
+        pending_clients.add(None, 4);
+        assert_eq!(pending_clients.rest(), [3, 4, 2, 1]);
         assert!(pending_clients.is_empty());
     }
 
@@ -244,21 +274,32 @@ mod tests {
         assert!(!pending_clients.must_wait(NOW, None));
         assert!(!pending_clients.must_wait(end, Some(source(1))));
 
-        for _ in 0..100 {
-            pending_clients.record_handshake(NOW, source(3));
-        }
+        pending_clients.record_many(source(3));
         for from in [1, 2, 3] {
-            assert!(pending_clients.push(NOW, Some(source(from)), hello(from)));
+            pending_clients.add(Some(source(from)), from);
         }
         assert!(pending_clients.has_ordinary());
         assert_eq!(pending_clients.resume_at(NOW), None);
-        let mut pop = |now| pending_clients.pop(now).map(|one| number(&one));
-        assert_eq!([pop(NOW), pop(NOW), pop(NOW)], [Some(2), Some(3), None]);
+        assert_eq!(pending_clients.rest(), [2, 3]);
         assert_eq!(pending_clients.resume_at(NOW), Some(end));
         assert!(!pending_clients.is_empty() && !pending_clients.has_ordinary());
         assert_eq!(pending_clients.resume_at(end), None);
-        assert_eq!(pending_clients.pop(end).map(|one| number(&one)), Some(1));
+        assert_eq!(pending_clients.next(end), Some(1));
         assert!(pending_clients.is_empty());
+    }
+
+    #[test]
+    fn client_waits_once_with_all_that_it_sends_meanwhile() {
+        let mut pending_clients = PendingClients::new(7);
+        assert_eq!(pending_clients.add(None, 1), Pushed::Added);
+        assert_eq!(pending_clients.add(None, 2), Pushed::Added);
+        for _ in 0..DATAGRAMS_PER_CLIENT {
+            assert_eq!(pending_clients.add(None, 1), Pushed::Known);
+        }
+        let first = pending_clients.pop(NOW).unwrap();
+        assert_eq!(first.len(), DATAGRAMS_PER_CLIENT);
+        assert!(first.iter().all(|one| one.datagram == [0, 1]));
+        assert_eq!(pending_clients.rest(), [2]);
     }
 
     #[test]
@@ -269,52 +310,44 @@ mod tests {
             assert_eq!(many, before >= 16, "{before}");
         }
         assert!(!pending_clients.record_handshake(NOW, source(2)));
-        // Halved six times.
-        let later = NOW + HALF_LIFE * 6;
-        for _ in 0..6 {
-            pending_clients.record_handshake(later, source(3));
-        }
-        assert!(pending_clients.record_handshake(NOW + HALF_LIFE, source(1)));
     }
 
     #[test]
-    fn full_queue_drops_the_client_of_lowest_priority() {
+    fn full_queue_drops_the_oldest_client_of_the_lowest_priority() {
         let mut pending_clients = PendingClients::new(7);
-        for _ in 0..100 {
-            pending_clients.record_handshake(NOW, source(1));
+        pending_clients.record_many(source(1));
+        for n in 0..ALL {
+            let pushed = pending_clients.add(Some(source(1)), n);
+            assert_eq!(pushed == Pushed::Added, usize::from(n) < CAPACITY);
         }
-        for _ in 0..CAPACITY {
-            assert!(pending_clients.push(NOW, Some(source(1)), hello(1)));
-        }
-        assert!(!pending_clients.push(NOW, Some(source(1)), hello(1)));
-        assert!(pending_clients.push(NOW, Some(source(2)), hello(2)));
-        assert_eq!(pending_clients.len(), CAPACITY);
-        assert_eq!(pending_clients.pop(NOW).map(|one| number(&one)), Some(2));
+        let pushed = pending_clients.add(Some(source(2)), ALL);
+        assert_eq!(pushed, Pushed::AddedForAnother);
+        assert_eq!(pending_clients.next(NOW), Some(ALL));
+        let mut rest = pending_clients.rest();
+        rest.sort_unstable();
+        assert!(rest.into_iter().eq(11..ALL));
     }
 
     #[test]
-    fn handshake_counts_decay_to_zero() {
+    fn client_of_lower_priority_gets_no_place_of_a_full_queue() {
         let mut pending_clients = PendingClients::new(7);
-        for _ in 0..200 {
-            pending_clients.record_handshake(NOW, source(1));
+        pending_clients.record_many(source(1));
+        for n in 0..CAPACITY as u16 {
+            pending_clients.add(None, n);
         }
-        assert!(pending_clients.recent.get(NOW, source(1)) >= 200);
-        let mut now = NOW;
-        for _ in 0..8 {
-            now += HALF_LIFE;
-            pending_clients.recent.get(now, source(1));
-        }
-        assert_eq!(pending_clients.recent.get(now, source(1)), 0);
+        assert_eq!(pending_clients.add(Some(source(1)), ALL), Pushed::NoRoom);
+        assert_eq!(pending_clients.rest().len(), CAPACITY);
     }
 
     #[test]
-    fn sketch_rarely_confuses_new_sources_with_250_flooding_ones() {
+    fn long_queue_serves_the_newest_first_and_a_short_one_the_oldest() {
         let mut pending_clients = PendingClients::new(7);
-        for from in 0..250 {
-            pending_clients.record_handshake(NOW, source(from));
+        for n in 0..ALL {
+            // Each has a source of its own, which has begun nothing.
+            pending_clients.add(Some(source(n)), n);
         }
-        let mistaken =
-            (1_000..3_000).filter(|from| pending_clients.recent.get(NOW, source(*from)) > 0);
-        assert!(mistaken.count() < 200);
+        let short = 10 + LONG as u16;
+        let expected = (short..ALL).rev().chain(10..short);
+        assert!(pending_clients.rest().into_iter().eq(expected));
     }
 }

@@ -10,6 +10,7 @@ use clearway_udp::steering;
 use super::Clock;
 use super::connections::{Connections, SourceStanding};
 use super::link::count;
+use super::pending_clients::{ClientKey, Pushed};
 use super::strays::{QueuedDatagram, Strays};
 use super::transmitter::send_datagram;
 use crate::config::Admission;
@@ -76,7 +77,11 @@ impl Connections {
                 if room && !self.pending_clients.must_wait(now, source) {
                     return self.accept_client(endpoint, now, from, source, *incoming);
                 }
-                self.defer_client(now, from, source, datagram);
+                let client = ClientKey {
+                    remote: from.remote,
+                    dcid: incoming.destination_cid(),
+                };
+                self.defer_client(now, from, source, client, datagram);
                 None
             }
             DatagramEvent::Response => {
@@ -129,15 +134,18 @@ impl Connections {
         now: Instant,
         from: RecvMeta,
         source: Option<Source>,
+        client: ClientKey,
         datagram: &[u8],
     ) {
         let stray = QueuedDatagram {
             from,
             datagram: datagram.to_vec(),
         };
-        if self.pending_clients.push(now, source, stray) {
+        let pushed = self.pending_clients.push(now, source, client, stray);
+        if matches!(pushed, Pushed::Added | Pushed::AddedForAnother) {
             count(&self.link.counts.clients_deferred);
-        } else {
+        }
+        if matches!(pushed, Pushed::AddedForAnother | Pushed::NoRoom) {
             // The client will retransmit it.
             count(&self.link.counts.clients_dropped);
         }
@@ -166,11 +174,16 @@ impl Connections {
     pub(super) fn begin_pending_clients(&mut self, now: Instant) -> Result<(), EndpointError> {
         while self.begun < self.handshake_pace.per_turn(now)
             && self.handshakes_resume_at().is_none()
-            && let Some(stray) = self.pending_clients.pop(now)
+            && let Some(datagrams) = self.pending_clients.pop(now)
         {
             let before = self.begun;
             let began = self.link.clock.now();
-            self.take_copy(now, stray, true)?;
+            for datagram in datagrams {
+                if self.take_copy(now, datagram, true)?.is_none() {
+                    // It was turned away.
+                    break;
+                }
+            }
             if self.begun > before {
                 let ended = self.link.clock.now();
                 self.handshake_pace.on_handshake(began, ended);
@@ -182,12 +195,16 @@ impl Connections {
         Ok(())
     }
 
+    /// Routes a datagram that was queued. Returns the connection that it belongs to, if there is one.
+    ///
+    /// # Errors
+    /// As [`on_routing_panic`](Self::on_routing_panic).
     fn take_copy(
         &mut self,
         now: Instant,
         mut stray: QueuedDatagram,
         room: bool,
-    ) -> Result<(), EndpointError> {
+    ) -> Result<Option<ConnectionHandle>, EndpointError> {
         let link = self.link.clone();
         let unix_now = Clock::unix_seconds();
         let QueuedDatagram { from, datagram } = &mut stray;
@@ -205,7 +222,9 @@ impl Connections {
                 None
             }
         };
-        let Some(handle) = handle else { return Ok(()) };
+        let Some(handle) = handle else {
+            return Ok(None);
+        };
         if self.backlog.has(handle) {
             // Behind the datagrams that arrived earlier.
             self.set_aside(handle, *from, datagram);
@@ -214,7 +233,7 @@ impl Connections {
                 state.quic.receive(now, *from, datagram);
             });
         }
-        Ok(())
+        Ok(Some(handle))
     }
 
     /// Begins the connection of a new client, if the application admits it.

@@ -58,6 +58,13 @@ impl Incoming {
         self.initial.from.remote
     }
 
+    /// Returns the Destination Connection ID of its packets: chosen by the client, or by the Retry that
+    /// it answers (RFC 9000 §7.2).
+    #[must_use]
+    pub fn destination_cid(&self) -> ConnectionId {
+        self.initial.dcid
+    }
+
     /// Returns whether a token validated that address (RFC 9000 §8.1).
     #[must_use]
     pub fn is_validated(&self) -> bool {

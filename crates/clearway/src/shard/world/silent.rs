@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clearway_quic::ack::ReceivedEcn;
+use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::RecvMeta;
 
 use super::app::App;
@@ -10,6 +11,7 @@ use super::peer::Peer;
 use super::{SERVER, Scope, Shard, client_config};
 use crate::connection::Stage;
 use crate::shard::Clock;
+use crate::shard::pending_clients::{ClientKey, Pushed};
 use crate::shard::strays::QueuedDatagram;
 
 /// Clients that abandon their handshakes.
@@ -130,12 +132,17 @@ fn probes_of_silent_clients_are_sent_one_at_a_time_beside_a_download() {
 #[test]
 fn probes_of_silent_clients_take_turns_with_clients_that_are_turned_away() {
     let mut shard = Shard::with_probes_due();
-    let mut turns = 0;
+    let mut turns = 0_u32;
     while shard.probed(1) < SILENT {
         shard.download();
         let now = shard.now;
         let pending = &mut shard.driver.as_mut().expect("runs").shard.pending_clients;
-        assert!(pending.push(now, None, not_a_handshake()));
+        let datagram = not_a_handshake();
+        let client = ClientKey {
+            remote: datagram.from.remote,
+            dcid: ConnectionId::new(&u32::to_be_bytes(turns)).expect("short"),
+        };
+        assert_eq!(pending.push(now, None, client, datagram), Pushed::Added);
         shard.take_turn();
         turns += 1;
         assert!(turns < 10_000, "{} have been sent", shard.probed(1));
