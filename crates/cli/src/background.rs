@@ -15,6 +15,10 @@ const MOST: usize = 2 << 20;
 /// How much is written at once, in bytes.
 const PIECE: usize = 64 << 10;
 
+/// The pause after each write. What is added meanwhile is written at once after it: a thread that is woken
+/// for every line would take the processor from the event loop some ten thousand times a second.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// How long the end of a command waits for a reader that takes nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -69,6 +73,7 @@ pub(crate) fn finish() {
 #[derive(Debug)]
 pub(crate) struct LineQueue {
     state: Mutex<QueueState>,
+    /// The thread has something to do, or it has ended.
     changed: Condvar,
     /// The line that reports how many were dropped.
     report: fn(u64) -> String,
@@ -80,10 +85,20 @@ struct QueueState {
     dropped: u64,
     /// Bytes written so far.
     written: u64,
+    /// The thread pauses, and is woken only if the queue is half full.
+    is_paused: bool,
     /// Nothing is added any more.
     is_closed: bool,
     /// The thread has ended.
     is_done: bool,
+}
+
+impl QueueState {
+    /// Whether the thread has to write now.
+    fn is_urgent(&self) -> bool {
+        let enough = if self.is_paused { MOST / 2 } else { 1 };
+        self.is_closed || self.waiting.len() >= enough
+    }
 }
 
 impl LineQueue {
@@ -109,10 +124,11 @@ impl LineQueue {
             state.dropped += 1;
             return true;
         }
-        let was_empty = state.waiting.is_empty();
+        let was_urgent = state.is_urgent();
         state.waiting.extend_from_slice(lines);
+        let is_urgent = state.is_urgent();
         drop(state);
-        if was_empty {
+        if is_urgent && !was_urgent {
             self.changed.notify_all();
         }
         true
@@ -149,7 +165,18 @@ impl LineQueue {
             }
             batch.clear();
             batch.shrink_to(PIECE);
+            self.pause();
         }
+    }
+
+    /// Waits until lines have gathered, or are to be written at once.
+    fn pause(&self) {
+        let mut state = self.state();
+        state.is_paused = true;
+        let waits = |state: &mut QueueState| !state.is_urgent();
+        let waited = self.changed.wait_timeout_while(state, PAUSE, waits);
+        (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_paused = false;
     }
 
     /// Closes the queue and waits until it is empty, or until nothing was read for a while.
@@ -226,6 +253,24 @@ mod tests {
             .sum();
         assert!(dropped > 0);
         assert_eq!(full.len() + dropped, lines);
+    }
+
+    #[test]
+    fn thread_that_pauses_is_woken_by_a_queue_that_is_half_full_or_closed_only() {
+        let line = vec![b'x'; MOST / 4];
+        let mut state = QueueState::default();
+        assert!(!state.is_urgent());
+        state.waiting.push(b'x');
+        assert!(state.is_urgent());
+        state.is_paused = true;
+        assert!(!state.is_urgent());
+        state.waiting.extend_from_slice(&line);
+        assert!(!state.is_urgent());
+        state.waiting.extend_from_slice(&line);
+        assert!(state.is_urgent());
+        state.waiting.clear();
+        state.is_closed = true;
+        assert!(state.is_urgent());
     }
 
     #[test]

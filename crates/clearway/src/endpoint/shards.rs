@@ -259,7 +259,13 @@ fn spawn_thread(
                 Ok((runtime, driver)) => {
                     // The builder may have failed meanwhile; then the loop ends soon.
                     let _ = report.send(Ok(()));
-                    runtime.block_on(driver.run());
+                    // A task takes turns with the handlers, each of which is polled before its next
+                    // turn. The future that a runtime blocks on is polled after every 61 tasks, so
+                    // when more are ready some wait for many of its turns.
+                    runtime.block_on(async {
+                        // If it panics, dropping it has told whoever waits.
+                        let _ = tokio::spawn(driver.run()).await;
+                    });
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));

@@ -37,11 +37,11 @@ const DATAGRAMS_PER_CLIENT: usize = 4;
 
 /// How many handshakes a source may have begun recently to be in each class of priority, the
 /// highest class first.
-const CLASSES: [u8; 4] = [0, 3, 15, u8::MAX];
+const CLASSES: [u16; 4] = [0, 3, 15, u16::MAX];
 
 /// Recent handshakes after which further connections from the same source are not served before those
 /// of others: more than a browser begins, or a house behind one address.
-const MANY: u8 = 16;
+const MANY: u16 = 16;
 
 /// What tells a client's datagrams from those of others before it has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,12 @@ use foldhash::fast::FixedState;
 /// The interval at which counts of handshakes are halved.
 const HALF_LIFE: Duration = Duration::from_secs(1);
 
-/// Counters in each row, 16 KiB. Beside a thousand sources that flood, one new source in three
+/// What a handshake adds to a counter, so that a single one is forgotten after seven seconds. Were it
+/// after one, a thousand sources that flood would have a thousand clients a second whose source has begun
+/// nothing lately.
+const WEIGHT: u16 = 64;
+
+/// Counters in each row, 32 KiB. Beside a thousand sources that flood, one new source in three
 /// hundred is taken for one of them, however often it tries again; with 1,024 it would be two in five.
 const COLUMNS: usize = 1 << 14;
 
@@ -18,7 +23,7 @@ const COLUMNS: usize = 1 << 14;
 /// never too low. Halved every [`HALF_LIFE`].
 #[derive(Debug)]
 pub(super) struct RecentHandshakes {
-    rows: [Box<[u8]>; 2],
+    rows: [Box<[u16]>; 2],
     hashers: [FixedState; 2],
     halve_at: Instant,
 }
@@ -36,7 +41,7 @@ impl RecentHandshakes {
     }
 
     /// Returns the counters of a source.
-    fn counters(&mut self, source: Source) -> impl Iterator<Item = &mut u8> {
+    fn counters(&mut self, source: Source) -> impl Iterator<Item = &mut u16> {
         let rows = self.rows.iter_mut().zip(&self.hashers);
         rows.filter_map(move |(row, hasher)| {
             // The cast may drop high bits, which the remainder does not need.
@@ -45,15 +50,18 @@ impl RecentHandshakes {
         })
     }
 
-    pub(super) fn get(&mut self, now: Instant, source: Source) -> u8 {
+    /// Returns how many there were, of which older ones count less. At least one as long as any is
+    /// remembered.
+    pub(super) fn get(&mut self, now: Instant, source: Source) -> u16 {
         self.forget(now);
-        self.counters(source).map(|count| *count).min().unwrap_or(0)
+        let least = self.counters(source).map(|count| *count).min();
+        least.unwrap_or(0).div_ceil(WEIGHT)
     }
 
     pub(super) fn add(&mut self, now: Instant, source: Source) {
         self.forget(now);
         for count in self.counters(source) {
-            *count = count.saturating_add(1);
+            *count = count.saturating_add(WEIGHT);
         }
     }
 
@@ -81,16 +89,23 @@ mod tests {
     #[test]
     fn counts_decay_to_zero() {
         let mut recent = RecentHandshakes::new(7);
-        for _ in 0..200 {
+        for _ in 0..8 {
             recent.add(NOW, source(1));
         }
-        assert!(recent.get(NOW, source(1)) >= 200);
         let mut now = NOW;
-        for halved in 1..8 {
+        for left in [8, 4, 2, 1, 1, 1, 1, 1, 1, 1, 0] {
+            assert_eq!(recent.get(now, source(1)), left);
             now += HALF_LIFE;
-            assert_eq!(recent.get(now, source(1)), 200 >> halved);
         }
-        assert_eq!(recent.get(now + HALF_LIFE, source(1)), 0);
+    }
+
+    #[test]
+    fn counts_do_not_overflow() {
+        let mut recent = RecentHandshakes::new(7);
+        for _ in 0..u16::MAX / WEIGHT * 2 {
+            recent.add(NOW, source(1));
+        }
+        assert_eq!(recent.get(NOW, source(1)), u16::MAX.div_ceil(WEIGHT));
     }
 
     #[test]
