@@ -24,6 +24,10 @@ use crate::slice::requeue;
 /// system call. Short beside the time that a full receive buffer lasts.
 const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 
+/// Time for HTTP handlers of connections that use much between two turns beside downloads and uploads,
+/// whose next round trip begins with the next turn.
+const HANDLERS_BESIDE_BULK_TIME: Duration = Duration::from_micros(150);
+
 /// The event loop of one shard.
 pub(crate) struct Driver {
     pub(super) shard: Connections,
@@ -132,6 +136,11 @@ impl Driver {
         self.shard.evict_for_memory(now);
         self.shard.evict_for_new_clients(now);
         let errors = self.receiver.drain_errors(&mut self.shard, now);
+        if self.shard.handshake_pace.is_beside_bulk(now) {
+            self.shard.link.turns.limit(HANDLERS_BESIDE_BULK_TIME);
+        } else {
+            self.shard.link.turns.lift_limit();
+        }
         let more = pressure != Pressure::Drained;
         Ok(more || errors.map_err(broken)? || self.shard.has_work())
     }
@@ -181,6 +190,7 @@ impl Driver {
 
     /// Waits until there is something to do.
     pub(super) async fn wait(&mut self) {
+        self.shard.link.turns.lift_limit();
         let listed = self.shard.deadlines.first();
         if listed.is_some_and(|(at, _)| !self.alarm.expires_by(at)) {
             self.alarm.set(self.shard.next_deadline());
@@ -235,6 +245,7 @@ impl Drop for Driver {
             self.shard.on_failure(failure);
         }
         let link = self.shard.link.clone();
+        link.turns.lift_limit();
         let begun = link.inbox().end();
         let now = link.clock.now();
         for shared in begun {

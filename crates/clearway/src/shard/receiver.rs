@@ -221,7 +221,7 @@ impl Receiver {
         let mut datagrams = self.batch.datagrams().zip(&self.routes).peekable();
         while let Some(((meta, datagram), route)) = datagrams.next() {
             let Some(handle) = *route else { continue };
-            if shard.must_wait(handle) {
+            if shard.must_wait(handle, now) {
                 shard.set_aside(handle, received(meta), datagram);
                 continue;
             }

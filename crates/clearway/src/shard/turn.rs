@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use super::connections::{Connections, Entry};
 use super::link::count;
-use super::scheduler::{Due, QUANTUM, Scheduler};
+use super::scheduler::{Due, Pressure, QUANTUM, Scheduler};
 use super::strays::QueuedDatagram;
 use super::transmitter::{NotSent, send_datagram};
 use crate::connection::{Activity, ConnectionRef, ConnectionShared, EventSlice, Stage, State};
@@ -221,16 +221,19 @@ impl Connections {
         self.scheduler.waiting() > 0 || !self.backlog.is_empty()
     }
 
-    /// Whether a datagram of a connection has to wait for its turn.
-    pub(super) fn must_wait(&mut self, handle: ConnectionHandle) -> bool {
+    /// Whether a datagram of a connection that arrived at `now` has to wait for its turn. Beside downloads
+    /// and uploads those of all others do that would if the socket were overrun.
+    pub(super) fn must_wait(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
         if self.backlog.has(handle) {
             return true;
         }
+        let pressure = if self.handshake_pace.is_beside_bulk(now) {
+            Pressure::Overrun
+        } else {
+            self.pressure
+        };
         let entry = self.table.get_mut(&handle);
-        entry.is_some_and(|entry| {
-            self.scheduler
-                .should_wait(&mut entry.account, self.pressure)
-        })
+        entry.is_some_and(|entry| self.scheduler.should_wait(&mut entry.account, pressure))
     }
 
     /// Sets a datagram aside until the turn of its connection, which is queued.

@@ -12,6 +12,9 @@
 //! A connection that is alone waits for its turn too, but only until the runtime has
 //! polled what else is ready.
 //!
+//! Beside downloads and uploads the event loop [limits](Turns::limit) the time until its own next turn.
+//! Once it is used, only connections that have used little go on, and one of those that wait.
+//!
 //! In a turn one waiting task is woken, and when it was polled the next one, until the
 //! quantum is used. So the runtime's own queue holds a task of each connection, not a
 //! hundred of one.
@@ -55,7 +58,12 @@ pub(crate) struct Turns {
     /// The number of this round. Each round pays for a quantum of every connection.
     round: AtomicU32,
     queue: Mutex<Queue>,
+    /// Nanoseconds left for connections that have not used little, [`UNLIMITED`] if they need not hurry.
+    left: AtomicU32,
 }
+
+/// No limit until the event loop's next turn.
+const UNLIMITED: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -161,12 +169,36 @@ impl Turns {
             clock,
             round: AtomicU32::new(0),
             queue: Mutex::default(),
+            left: AtomicU32::new(UNLIMITED),
         })
     }
 
     /// The number of the epoch.
     fn epoch(&self) -> u32 {
         (self.clock.now().as_nanos() >> EPOCH_BITS) as u32
+    }
+
+    /// Sets how long tasks of connections that have not used little may take from now on, together.
+    /// Whoever sets it has to set it again, or [lift](Self::lift_limit) it, because they wait meanwhile.
+    pub(crate) fn limit(&self, time: Duration) {
+        let nanos = u32::try_from(time.as_nanos()).unwrap_or(UNLIMITED);
+        self.left.store(nanos, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lift_limit(&self) {
+        self.left.store(UNLIMITED, Ordering::Relaxed);
+    }
+
+    fn has_time(&self) -> bool {
+        self.left.load(Ordering::Relaxed) > 0
+    }
+
+    /// Reduces what is left by `nanos`, if there is a limit.
+    fn spend(&self, nanos: u32) {
+        let rest = |left| (left != UNLIMITED).then(|| u32::saturating_sub(left, nanos));
+        let _ = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
     }
 
     /// Begins the turns of `count` connections. False if none waits.
@@ -196,7 +228,7 @@ impl Turns {
             if !account.is_awaited() {
                 continue;
             }
-            let due = account.may_go_on().then(|| account.clone());
+            let due = account.is_due().then(|| account.clone());
             // Its first task is about to be woken. Others may not be reached in this turn.
             queue.waiting.push_back(account);
             if let Some(account) = due {
@@ -260,10 +292,14 @@ impl Account {
         self.owed().nanos < QUANTUM_NANOS
     }
 
-    /// Whether a task may be polled now: the connection has not used its quantum, or has used little
-    /// lately.
-    fn may_go_on(&self) -> bool {
+    /// Whether it is the connection's turn: it has not used its quantum, or has used little lately.
+    fn is_due(&self) -> bool {
         self.has_quantum() || self.has_used_little()
+    }
+
+    /// Whether a task may be polled without waiting for a turn: there is time for it, too.
+    fn may_go_on(&self) -> bool {
+        self.has_used_little() || self.has_quantum() && self.turns.has_time()
     }
 
     fn has_used_little(&self) -> bool {
@@ -276,6 +312,9 @@ impl Account {
         let epoch = (now.as_nanos() >> EPOCH_BITS) as u32;
         let used = u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
         let used = used.min(QUANTUM_NANOS);
+        if !self.has_used_little() {
+            self.turns.spend(used);
+        }
         let round = self.turns.round.load(Ordering::Relaxed);
         let charged = |packed| {
             let Owed { nanos, round } = Owed::unpack(packed).in_round(round);

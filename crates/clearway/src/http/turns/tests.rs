@@ -188,6 +188,31 @@ fn connection_that_has_used_little_lately_is_not_delayed() {
     assert!(account.may_go_on());
 }
 
+#[test]
+fn beside_downloads_only_connections_that_use_little_go_on_once_the_time_is_used() {
+    runtime().block_on(async {
+        let turns = turns();
+        let little = Account::new(turns.clone(), 1);
+        Clock::set(Instant::from_nanos(3 << EPOCH_BITS));
+        let many = [(); 4].map(|()| Account::new(turns.clone(), 1));
+        turns.limit(POLL * 2);
+        // Each poll takes one step of the clock, at least.
+        let polled = many.each_ref().map(|account| spawn(account, 1, 1));
+        let answered = tokio::spawn(InTurn::new(little, async {}));
+        answered.await.unwrap();
+        let polls = || polled.iter().map(|one| one.load(Ordering::Relaxed)).sum();
+        let before: usize = polls();
+        assert!((1..=2).contains(&before), "{before}");
+        // The others get one turn for each pass of the runtime, however often the limit is used up.
+        for _ in 0..2 * many.len() {
+            turns.limit(Duration::ZERO);
+            tokio::task::yield_now().await;
+        }
+        let after: usize = polls();
+        assert_eq!(after, many.len());
+    });
+}
+
 /// A task that waits `times` times, and counts how often it was polled and dropped.
 struct Counted {
     times: usize,
