@@ -259,13 +259,7 @@ fn spawn_thread(
                 Ok((runtime, driver)) => {
                     // The builder may have failed meanwhile; then the loop ends soon.
                     let _ = report.send(Ok(()));
-                    // A task takes turns with the handlers, each of which is polled before its next
-                    // turn. The future that a runtime blocks on is polled after every 61 tasks, so
-                    // when more are ready some wait for many of its turns.
-                    runtime.block_on(async {
-                        // If it panics, dropping it has told whoever waits.
-                        let _ = tokio::spawn(driver.run()).await;
-                    });
+                    run_among_tasks(&runtime, driver.run());
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));
@@ -277,4 +271,52 @@ fn spawn_thread(
             "the shard's thread ended before its event loop started",
         ))
     })
+}
+
+/// Runs an event loop until it ends, or panics: dropping it tells whoever waits.
+///
+/// It takes turns with the handlers: each that is ready is polled before its next turn. The future
+/// that a runtime blocks on is polled after every 61 tasks, so that with more of them some would wait
+/// for many of its turns.
+fn run_among_tasks(
+    runtime: &tokio::runtime::Runtime,
+    event_loop: impl Future<Output = ()> + Send + 'static,
+) {
+    let _ = runtime.block_on(runtime.spawn(event_loop));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::slice::requeue;
+
+    #[test]
+    fn each_handler_that_is_ready_is_polled_between_two_turns_however_many_there_are() {
+        const HANDLERS: usize = 500;
+        const TURNS: usize = 20;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let (polled, seen) = std::sync::mpsc::channel();
+        run_among_tasks(&runtime, async move {
+            let polls = Arc::new(AtomicUsize::new(0));
+            for _ in 0..HANDLERS {
+                let polls = polls.clone();
+                tokio::spawn(async move {
+                    for _ in 0..TURNS {
+                        polls.fetch_add(1, Ordering::Relaxed);
+                        requeue().await;
+                    }
+                });
+            }
+            for _ in 0..TURNS {
+                let _ = polled.send(polls.load(Ordering::Relaxed));
+                requeue().await;
+            }
+        });
+        let expected = (0..TURNS).map(|turn| turn * HANDLERS);
+        assert!(seen.iter().eq(expected));
+    }
 }
