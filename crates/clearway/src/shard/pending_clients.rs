@@ -2,7 +2,8 @@
 //!
 //! A handshake costs more than anything else that an unknown client can cause, and floods of
 //! them come from fewer addresses than the clients that they would displace. So clients from
-//! sources with few recent handshakes go first, and those of [offenders](super::offenders) last.
+//! sources with few recent handshakes go first, except now and then, and those of
+//! [offenders](super::offenders) last.
 //!
 //! A flood from ever new sources fills the queue. Were it served in order, everybody would wait for as
 //! long as all of it takes, to be served after having sent again. So of a long queue the newest client is
@@ -24,8 +25,8 @@ use super::offenders::Offenders;
 use super::recent_handshakes::RecentHandshakes;
 use super::strays::QueuedDatagram;
 
-/// Most clients that wait.
-const CAPACITY: usize = 512;
+/// Most clients of a class that wait, and of offenders.
+const CAPACITY: usize = 128;
 
 /// Clients of a class from which on its queue is long. They take some 50 ms, after which no client has
 /// sent again.
@@ -38,6 +39,10 @@ const DATAGRAMS_PER_CLIENT: usize = 4;
 /// How many handshakes a source may have begun recently to be in each class of priority, the
 /// highest class first.
 const CLASSES: [u16; 4] = [0, 3, 15, u16::MAX];
+
+/// Of so many clients that begin, one is of the lowest priority: clients of a company share an address,
+/// and would wait for as long as a flood from others lasts.
+const LAST_FIRST: u8 = 8;
 
 /// Recent handshakes after which further connections from the same source are not served before those
 /// of others: more than a browser begins, or a house behind one address.
@@ -56,12 +61,10 @@ pub(super) struct ClientKey {
 pub(super) enum Pushed {
     /// It waits from now on.
     Added,
-    /// It waits from now on, and another one was dropped for it.
+    /// It waits from now on, and the one of its class that had waited longest was dropped for it.
     AddedForAnother,
     /// It waited already.
     Known,
-    /// It was dropped.
-    NoRoom,
 }
 
 /// The clients that wait, by the number of recent handshakes from their source.
@@ -74,6 +77,8 @@ pub(super) struct PendingClients {
     of_offenders: VecDeque<ClientKey>,
     recent: RecentHandshakes,
     pub(super) offenders: Offenders,
+    /// Clients that may begin before one of the lowest priority does.
+    until_last: u8,
 }
 
 impl PendingClients {
@@ -86,6 +91,7 @@ impl PendingClients {
             of_offenders: VecDeque::new(),
             recent: RecentHandshakes::new(secret),
             offenders: Offenders::default(),
+            until_last: LAST_FIRST,
         }
     }
 
@@ -113,7 +119,6 @@ impl PendingClients {
     }
 
     /// Adds a datagram of a client from `source`; one without a source is trusted and goes first.
-    /// If too many wait, the oldest of the lowest priority is dropped, unless all have a higher one.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -128,17 +133,21 @@ impl PendingClients {
             return Pushed::Known;
         }
         let class = self.class(now, source);
-        let is_full = self.datagrams.len() >= CAPACITY;
-        if is_full && !self.make_room(class) {
-            return Pushed::NoRoom;
-        }
-        let queue = self.classes.get_mut(class);
-        queue.unwrap_or(&mut self.of_offenders).push_back(client);
-        self.datagrams.insert(client, vec![datagram]);
-        if is_full {
-            Pushed::AddedForAnother
+        let class = self.classes.get_mut(class);
+        let queue = class.unwrap_or(&mut self.of_offenders);
+        let dropped = if queue.len() < CAPACITY {
+            None
         } else {
-            Pushed::Added
+            queue.pop_front()
+        };
+        queue.push_back(client);
+        self.datagrams.insert(client, vec![datagram]);
+        match dropped {
+            None => Pushed::Added,
+            Some(oldest) => {
+                self.datagrams.remove(&oldest);
+                Pushed::AddedForAnother
+            }
         }
     }
 
@@ -152,29 +161,19 @@ impl PendingClients {
         CLASSES.iter().position(|most| begun <= *most).unwrap_or(0)
     }
 
-    /// Drops a client for one of `class`. Returns whether there is one to drop.
-    fn make_room(&mut self, class: usize) -> bool {
-        let is_offender = class >= CLASSES.len();
-        let mut dropped = if is_offender {
-            None
-        } else {
-            self.of_offenders.pop_back()
-        };
-        if dropped.is_none() {
-            let mut last_first = self.classes.iter_mut().skip(class).rev();
-            dropped = last_first.find_map(VecDeque::pop_front);
-        }
-        dropped.is_some_and(|client| self.datagrams.remove(&client).is_some())
-    }
-
-    /// Removes the client of the highest priority that may begin. Returns its datagrams, in the order
-    /// of their arrival.
+    /// Removes the client of the highest priority that may begin, or now and then of the lowest. Returns
+    /// its datagrams, in the order of their arrival.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Vec<QueuedDatagram>> {
         let next = |class: &mut VecDeque<ClientKey>| match class.len() {
             ..=LONG => class.pop_front(),
             _ => class.pop_back(),
         };
-        let ordinary = self.classes.iter_mut().find_map(next);
+        self.until_last = self.until_last.checked_sub(1).unwrap_or(LAST_FIRST - 1);
+        let mut first_first = self.classes.iter_mut();
+        let ordinary = match self.until_last {
+            0 => first_first.rev().find_map(next),
+            _ => first_first.find_map(next),
+        };
         let client = ordinary.or_else(|| match self.offenders.pause(now) {
             None => self.of_offenders.pop_front(),
             Some(_) => None,
@@ -313,30 +312,33 @@ mod tests {
     }
 
     #[test]
-    fn full_queue_drops_the_oldest_client_of_the_lowest_priority() {
+    fn full_class_drops_the_client_that_has_waited_longest() {
         let mut pending_clients = PendingClients::new(7);
         pending_clients.record_many(source(1));
         for n in 0..ALL {
             let pushed = pending_clients.add(Some(source(1)), n);
             assert_eq!(pushed == Pushed::Added, usize::from(n) < CAPACITY);
         }
-        let pushed = pending_clients.add(Some(source(2)), ALL);
-        assert_eq!(pushed, Pushed::AddedForAnother);
+        // Other classes have room.
+        assert_eq!(pending_clients.add(Some(source(2)), ALL), Pushed::Added);
         assert_eq!(pending_clients.next(NOW), Some(ALL));
         let mut rest = pending_clients.rest();
         rest.sort_unstable();
-        assert!(rest.into_iter().eq(11..ALL));
+        assert!(rest.into_iter().eq(10..ALL));
     }
 
     #[test]
-    fn client_of_lower_priority_gets_no_place_of_a_full_queue() {
+    fn client_of_the_lowest_priority_begins_however_many_others_wait() {
         let mut pending_clients = PendingClients::new(7);
         pending_clients.record_many(source(1));
-        for n in 0..CAPACITY as u16 {
-            pending_clients.add(None, n);
+        pending_clients.add(Some(source(1)), ALL);
+        let mut begun = 0;
+        while pending_clients.next(NOW) != Some(ALL) {
+            begun += 1;
+            pending_clients.add(None, begun);
+            pending_clients.add(None, ALL + begun);
+            assert!(begun < u16::from(LAST_FIRST));
         }
-        assert_eq!(pending_clients.add(Some(source(1)), ALL), Pushed::NoRoom);
-        assert_eq!(pending_clients.rest().len(), CAPACITY);
     }
 
     #[test]

@@ -141,13 +141,14 @@ impl Connections {
             from,
             datagram: datagram.to_vec(),
         };
-        let pushed = self.pending_clients.push(now, source, client, stray);
-        if matches!(pushed, Pushed::Added | Pushed::AddedForAnother) {
-            count(&self.link.counts.clients_deferred);
-        }
-        if matches!(pushed, Pushed::AddedForAnother | Pushed::NoRoom) {
-            // The client will retransmit it.
-            count(&self.link.counts.clients_dropped);
+        match self.pending_clients.push(now, source, client, stray) {
+            Pushed::Known => {}
+            Pushed::Added => count(&self.link.counts.clients_deferred),
+            Pushed::AddedForAnother => {
+                count(&self.link.counts.clients_deferred);
+                // That one will retransmit.
+                count(&self.link.counts.clients_dropped);
+            }
         }
     }
 
