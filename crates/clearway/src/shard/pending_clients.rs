@@ -50,10 +50,10 @@ const MANY: u16 = 16;
 
 /// What tells a client's datagrams from those of others before it has a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ClientKey {
-    pub(super) remote: SocketAddr,
+struct ClientKey {
+    remote: SocketAddr,
     /// The Destination Connection ID of its Initial packets.
-    pub(super) dcid: ConnectionId,
+    dcid: ConnectionId,
 }
 
 /// What became of a client whose datagram was to wait.
@@ -91,7 +91,7 @@ impl PendingClients {
             of_offenders: VecDeque::new(),
             recent: RecentHandshakes::new(secret),
             offenders: Offenders::default(),
-            until_last: LAST_FIRST,
+            until_last: LAST_FIRST - 1,
         }
     }
 
@@ -118,14 +118,17 @@ impl PendingClients {
             && source.is_some_and(|source| self.offenders.contains(now, source))
     }
 
-    /// Adds a datagram of a client from `source`; one without a source is trusted and goes first.
+    /// Adds a datagram with an Initial packet for `dcid` from a client of `source`; one without a source
+    /// is trusted and goes first.
     pub(super) fn push(
         &mut self,
         now: Instant,
         source: Option<Source>,
-        client: ClientKey,
+        dcid: ConnectionId,
         datagram: QueuedDatagram,
     ) -> Pushed {
+        let remote = datagram.from.remote;
+        let client = ClientKey { remote, dcid };
         if let Entry::Occupied(mut waiting) = self.datagrams.entry(client) {
             if waiting.get().len() < DATAGRAMS_PER_CLIENT {
                 waiting.get_mut().push(datagram);
@@ -164,21 +167,33 @@ impl PendingClients {
     /// Removes the client of the highest priority that may begin, or now and then of the lowest. Returns
     /// its datagrams, in the order of their arrival.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Vec<QueuedDatagram>> {
+        let client = if self.has_ordinary() {
+            self.pop_ordinary()
+        } else if self.offenders.pause(now).is_none() {
+            self.of_offenders.pop_front()
+        } else {
+            None
+        };
+        self.datagrams.remove(&client?)
+    }
+
+    /// Removes the next client that is not of an offender from its queue.
+    fn pop_ordinary(&mut self) -> Option<ClientKey> {
         let next = |class: &mut VecDeque<ClientKey>| match class.len() {
             ..=LONG => class.pop_front(),
             _ => class.pop_back(),
         };
-        self.until_last = self.until_last.checked_sub(1).unwrap_or(LAST_FIRST - 1);
         let mut first_first = self.classes.iter_mut();
-        let ordinary = match self.until_last {
-            0 => first_first.rev().find_map(next),
-            _ => first_first.find_map(next),
-        };
-        let client = ordinary.or_else(|| match self.offenders.pause(now) {
-            None => self.of_offenders.pop_front(),
-            Some(_) => None,
-        })?;
-        self.datagrams.remove(&client)
+        match self.until_last.checked_sub(1) {
+            Some(left) => {
+                self.until_last = left;
+                first_first.find_map(next)
+            }
+            None => {
+                self.until_last = LAST_FIRST - 1;
+                first_first.rev().find_map(next)
+            }
+        }
     }
 
     /// Counts a handshake begun by a client from this source. Returns whether there were
@@ -212,10 +227,7 @@ mod tests {
         /// Adds a datagram of client `n` of a source.
         fn add(&mut self, source: Option<Source>, n: u16) -> Pushed {
             let remote = ([10, 0, 0, 1], 1).into();
-            let client = ClientKey {
-                remote,
-                dcid: ConnectionId::new(&n.to_be_bytes()).unwrap(),
-            };
+            let dcid = ConnectionId::new(&n.to_be_bytes()).unwrap();
             let datagram = QueuedDatagram {
                 from: RecvMeta {
                     remote,
@@ -224,7 +236,7 @@ mod tests {
                 },
                 datagram: n.to_be_bytes().to_vec(),
             };
-            self.push(NOW, source, client, datagram)
+            self.push(NOW, source, dcid, datagram)
         }
 
         /// Removes the next client. Returns its number.

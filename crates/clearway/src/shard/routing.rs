@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::{EndpointEvent, RecvMeta};
 use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint, Incoming, Source};
 use clearway_quic::{Instant, Role};
@@ -10,7 +11,7 @@ use clearway_udp::steering;
 use super::Clock;
 use super::connections::{Connections, SourceStanding};
 use super::link::count;
-use super::pending_clients::{ClientKey, Pushed};
+use super::pending_clients::Pushed;
 use super::strays::{QueuedDatagram, Strays};
 use super::transmitter::send_datagram;
 use crate::config::Admission;
@@ -77,11 +78,7 @@ impl Connections {
                 if room && !self.pending_clients.must_wait(now, source) {
                     return self.accept_client(endpoint, now, from, source, *incoming);
                 }
-                let client = ClientKey {
-                    remote: from.remote,
-                    dcid: incoming.destination_cid(),
-                };
-                self.defer_client(now, from, source, client, datagram);
+                self.defer_client(now, from, source, incoming.destination_cid(), datagram);
                 None
             }
             DatagramEvent::Response => {
@@ -134,14 +131,14 @@ impl Connections {
         now: Instant,
         from: RecvMeta,
         source: Option<Source>,
-        client: ClientKey,
+        dcid: ConnectionId,
         datagram: &[u8],
     ) {
         let stray = QueuedDatagram {
             from,
             datagram: datagram.to_vec(),
         };
-        match self.pending_clients.push(now, source, client, stray) {
+        match self.pending_clients.push(now, source, dcid, stray) {
             Pushed::Known => {}
             Pushed::Added => count(&self.link.counts.clients_deferred),
             Pushed::AddedForAnother => {

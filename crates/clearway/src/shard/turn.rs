@@ -221,8 +221,8 @@ impl Connections {
         self.scheduler.waiting() > 0 || !self.backlog.is_empty()
     }
 
-    /// Whether a datagram of a connection that arrived at `now` has to wait for its turn. Beside downloads
-    /// and uploads those of all others do that would if the socket were overrun.
+    /// Whether a datagram that arrived at `now` has to wait for its connection's turn. Beside downloads
+    /// and uploads it has to as if the socket were overrun: reading it now would delay them.
     pub(super) fn must_wait(&mut self, handle: ConnectionHandle, now: Instant) -> bool {
         if self.backlog.has(handle) {
             return true;

@@ -11,7 +11,7 @@ use super::peer::Peer;
 use super::{SERVER, Scope, Shard, client_config};
 use crate::connection::Stage;
 use crate::shard::Clock;
-use crate::shard::pending_clients::{ClientKey, Pushed};
+use crate::shard::pending_clients::Pushed;
 use crate::shard::strays::QueuedDatagram;
 
 /// Clients that abandon their handshakes.
@@ -137,12 +137,9 @@ fn probes_of_silent_clients_take_turns_with_clients_that_are_turned_away() {
         shard.download();
         let now = shard.now;
         let pending = &mut shard.driver.as_mut().expect("runs").shard.pending_clients;
-        let datagram = not_a_handshake();
-        let client = ClientKey {
-            remote: datagram.from.remote,
-            dcid: ConnectionId::new(&u32::to_be_bytes(turns)).expect("short"),
-        };
-        assert_eq!(pending.push(now, None, client, datagram), Pushed::Added);
+        let dcid = ConnectionId::new(&u32::to_be_bytes(turns)).expect("short");
+        let pushed = pending.push(now, None, dcid, not_a_handshake());
+        assert_eq!(pushed, Pushed::Added);
         shard.take_turn();
         turns += 1;
         assert!(turns < 10_000, "{} have been sent", shard.probed(1));
