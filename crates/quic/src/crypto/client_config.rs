@@ -20,6 +20,7 @@ use super::common_settings::{CommonSettings, common_setters};
 use super::config_error::ConfigError;
 use super::identity::{Identity, certificates};
 use super::provider::Algorithms;
+use super::verified_chains::RememberingVerifier;
 use crate::wire::Version;
 
 /// Root certificates that are trusted to issue others.
@@ -224,9 +225,12 @@ impl Trust {
     ) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
         Ok(match self {
             Self::Roots(roots) => {
-                WebPkiServerVerifier::builder_with_provider(Arc::new(roots.0), provider.clone())
-                    .build()
-                    .map_err(|_| ConfigError::NoRoots)?
+                let webpki = WebPkiServerVerifier::builder_with_provider(
+                    Arc::new(roots.0),
+                    provider.clone(),
+                );
+                let verifier = webpki.build().map_err(|_| ConfigError::NoRoots)?;
+                Arc::new(RememberingVerifier::new(verifier))
             }
             Self::Verifier(verifier) => verifier,
             Self::Certificate(check) => Arc::new(CertificateCheckVerifier {

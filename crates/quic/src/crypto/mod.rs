@@ -17,6 +17,7 @@
 //! tls, alert       the handshake; alerts and messages of its errors
 //! client_hello     the transport parameters in a ClientHello, before there is a session
 //! identity, server_config, client_config, common_settings, config_error
+//! verified_chains                      certificates that a client need not verify again
 //! server_sessions, client_sessions     sessions for resumption and 0-RTT
 //! server_versions                      the settings of a server for each QUIC version
 //! token, replay, reset                 Retry, NEW_TOKEN, stateless reset
@@ -57,6 +58,7 @@ pub(crate) mod tls;
 pub(crate) mod token;
 mod token_issuer;
 pub(crate) mod update;
+mod verified_chains;
 
 pub use client_config::{ClientCrypto, Roots};
 pub use client_sessions::{ClientSessions, ServerId, StoredState};
