@@ -10,6 +10,11 @@ use clearway_recovery::congestion::CongestionControl;
 use super::fingerprint::Fingerprint;
 use super::native_roots::{NativeRootsError, native_roots};
 
+/// Receive windows of a client at the beginning, bytes: for a stream, and for the connection. A client
+/// chooses whom it asks, and a download need not wait for larger ones.
+const STREAM_WINDOW: u64 = 2 << 20;
+const CONNECTION_WINDOW: u64 = 3 << 20;
+
 /// Configuration of a client. The defaults suit most clients. Clones share the store of
 /// sessions: tickets for resumption and 0-RTT, and address tokens.
 #[derive(Clone, Debug)]
@@ -66,7 +71,7 @@ impl ClientConfig {
         let sessions = Arc::new(ClientSessions::default());
         Self {
             crypto: crypto.sessions(sessions.clone()),
-            transport: Arc::default(),
+            transport: Arc::new(default_transport()),
             sessions,
             built: OnceLock::new(),
         }
@@ -118,7 +123,9 @@ impl ClientConfig {
 
     /// Sets the transport configuration: stream counts, windows, timeouts, the congestion
     /// controller. It replaces what
-    /// [`congestion_control`](Self::congestion_control) set before.
+    /// [`congestion_control`](Self::congestion_control) set before. By default it is that of
+    /// [`Config::default`], with initial receive windows of 2 MiB for a stream and 3 MiB for the
+    /// connection.
     pub fn transport(mut self, transport: Config) -> Self {
         self.transport = Arc::new(transport);
         self
@@ -241,4 +248,11 @@ impl ClientConfig {
         let built = self.crypto.clone().build()?;
         Ok(self.built.get_or_init(|| built).clone())
     }
+}
+
+fn default_transport() -> Config {
+    let mut transport = Config::default();
+    transport.streams.stream_window = STREAM_WINDOW;
+    transport.streams.connection_window = CONNECTION_WINDOW;
+    transport
 }
