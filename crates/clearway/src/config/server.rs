@@ -190,11 +190,12 @@ impl ServerConfig {
     /// 1 GiB, which is enough for 80 Gbit/s at 100 ms.
     ///
     /// When half of it is used, each connection may buffer a part of what is left, so that
-    /// windows shrink, though not below an eighth of what it has transferred, up to 256 KiB; new
-    /// connections begin with small windows (except where 0-RTT data is accepted, which forbids
-    /// it, RFC 9000 §7.4.1). From fifteen sixteenths on, connections that have transferred nothing
-    /// for two seconds (up to eleven, if they did much before) are closed. When the budget is exceeded, any are, until a sixteenth is free
-    /// again: first those that hold the most memory for the longest time without transferring data.
+    /// windows shrink, though not below an eighth of what it has transferred, up to 256 KiB, or a
+    /// 64th of it, up to 1 MiB; new connections begin with small windows (except where 0-RTT data
+    /// is accepted, which forbids it, RFC 9000 §7.4.1). From seven eighths on, connections that
+    /// have transferred nothing for two seconds (up to eleven, if they did much before) are
+    /// closed. When the budget is exceeded, any are, until a sixteenth is free again: first those
+    /// that hold the most memory for the longest time without transferring data.
     /// Their peers receive INTERNAL_ERROR, "server out of memory". New clients are still accepted.
     ///
     /// Memory that does not grow with connections is not part of it, some 3 MiB for each

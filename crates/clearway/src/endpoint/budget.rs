@@ -7,8 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// stream makes no progress worth its packets.
 const MIN_LIMIT_LOG2: u8 = 15;
 
-/// The most that a connection may buffer for what it has transferred, as a power of two: 256 KiB.
-const MAX_EARNED_LOG2: u8 = 18;
+/// The most that a connection may buffer for an eighth of what it has transferred, as a power of two: 256 KiB.
+const MAX_EARNED_SOON_LOG2: u8 = 18;
+
+/// The most that it may buffer for a 64th of that: 1 MiB, so that few round trips are enough for a
+/// download where each takes long.
+const MAX_EARNED_LOG2: u8 = 20;
 
 /// The fraction of the budget from which buffers are limited.
 const TIGHT: Fraction = Fraction(1, 2);
@@ -17,11 +21,11 @@ const TIGHT: Fraction = Fraction(1, 2);
 /// [`TIGHT`], so that the limit does not change with every packet.
 const RELAXED: Fraction = Fraction(3, 8);
 
-/// The fraction of the budget at which evictions of any connections stop, and from which on idle ones are
-/// evicted: with less to spare, buffers would be too small for a download at the rate of the network.
+/// The fraction of the budget at which evictions of any connections stop.
 const EVICTION_TARGET: Fraction = Fraction(15, 16);
 
-/// The fraction of the budget at which evictions of idle connections stop.
+/// The fraction of the budget from which on idle connections are evicted: with less to spare, buffers
+/// would be too small for a download at the rate of the network.
 const IDLE_EVICTION_TARGET: Fraction = Fraction(7, 8);
 
 struct Fraction(usize, usize);
@@ -92,13 +96,13 @@ pub(crate) enum BufferLimit {
     },
 }
 
-/// How much memory evictions have to free, in bytes.
+/// Whether evictions have to free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shortage {
     None,
     /// Little is left: only idle connections are evicted, because the others would only be slower.
-    Near(usize),
-    /// The budget is exceeded: any connection may be evicted.
+    Near,
+    /// The budget is exceeded: any connection may be evicted, until this many bytes are freed.
     Exceeded(usize),
 }
 
@@ -118,14 +122,17 @@ impl BufferLimit {
     }
 
     /// Returns the limit of a connection that has transferred `moved` bytes: an eighth of them at least, up
-    /// to [`MAX_EARNED_LOG2`]. So a download goes on, however little memory others have left.
+    /// to [`MAX_EARNED_SOON_LOG2`], and a 64th up to [`MAX_EARNED_LOG2`]. So a download goes on, however
+    /// little memory others have left.
     pub(crate) fn for_transferred(self, moved: u64) -> Self {
         match self {
             Self::Configured => Self::Configured,
             Self::AtMost { log2 } => {
-                let earned = (moved / 8).checked_ilog2().unwrap_or(0) as u8;
+                let log2_of = |bytes: u64| bytes.checked_ilog2().unwrap_or(0) as u8;
+                let soon = log2_of(moved / 8).min(MAX_EARNED_SOON_LOG2);
+                let later = log2_of(moved / 64).min(MAX_EARNED_LOG2);
                 Self::AtMost {
-                    log2: log2.max(earned.min(MAX_EARNED_LOG2)),
+                    log2: log2.max(soon).max(later),
                 }
             }
         }
@@ -170,8 +177,8 @@ impl MemoryBudget {
         let used = self.used();
         if used > self.limit {
             Shortage::Exceeded(used.saturating_sub(EVICTION_TARGET.of(self.limit)))
-        } else if used > EVICTION_TARGET.of(self.limit) {
-            Shortage::Near(used.saturating_sub(IDLE_EVICTION_TARGET.of(self.limit)))
+        } else if used > IDLE_EVICTION_TARGET.of(self.limit) {
+            Shortage::Near
         } else {
             Shortage::None
         }
@@ -252,8 +259,18 @@ mod tests {
         let short = BufferLimit::AtMost { log2: 15 };
         let earned = |moved: u64| short.for_transferred(moved).bytes() >> 10;
         assert_eq!(
-            [0, 100 << 10, 1 << 20, 2 << 20, 1 << 30].map(earned),
-            [32, 32, 128, 256, 256]
+            [
+                0,
+                100 << 10,
+                1 << 20,
+                2 << 20,
+                16 << 20,
+                32 << 20,
+                64 << 20,
+                1 << 30
+            ]
+            .map(earned),
+            [32, 32, 128, 256, 256, 512, 1_024, 1_024]
         );
         let ample = BufferLimit::AtMost { log2: 24 };
         assert_eq!(ample.for_transferred(1 << 30), ample);
@@ -283,10 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn evictions_free_a_sixteenth_and_idle_connections_are_evicted_for_another() {
-        assert_eq!(used(160, 150).shortage(), Shortage::None);
-        assert_eq!(used(160, 151).shortage(), Shortage::Near(11));
-        assert_eq!(used(160, 160).shortage(), Shortage::Near(20));
+    fn evictions_free_a_sixteenth_and_idle_connections_are_evicted_from_an_eighth_on() {
+        assert_eq!(used(160, 140).shortage(), Shortage::None);
+        assert_eq!(used(160, 141).shortage(), Shortage::Near);
+        assert_eq!(used(160, 160).shortage(), Shortage::Near);
         assert_eq!(used(160, 161).shortage(), Shortage::Exceeded(11));
         assert_eq!(MemoryBudget::unlimited().shortage(), Shortage::None);
     }

@@ -32,6 +32,13 @@ const FRUITLESS_SEARCH_PAUSE: Duration = Duration::from_millis(10);
 /// [`IDLE_AFTER`], and windows narrow meanwhile.
 const IDLE_SEARCH_PAUSE: Duration = Duration::from_millis(100);
 
+/// Most idle connections that such a search returns.
+const MAX_COSTLY_CANDIDATES: usize = 1_024;
+
+/// Idle connections evicted in each turn while the budget is not exceeded: hundreds at once would delay
+/// everybody for milliseconds.
+const IDLE_EVICTIONS_PER_TURN: usize = 4;
+
 /// Added to the time since a connection last transferred data, so that among active ones the
 /// one with the most memory is evicted first: a client whose handshake takes half a second is not evicted
 /// before one that holds a MiB and now and then reads a byte.
@@ -94,10 +101,12 @@ pub(super) struct EvictionState {
     idle_candidates: VecDeque<ConnectionHandle>,
     /// The time of the next search for idle connections.
     idle_search_after: Instant,
+    /// Idle connections found by the last search for memory, the most costly last.
+    costly_candidates: Vec<ConnectionHandle>,
+    /// The time of the next search for idle connections that hold memory.
+    costly_search_after: Instant,
     /// The time of the next search for memory.
     memory_search_after: Instant,
-    /// The same while the budget is not exceeded.
-    idle_memory_search_after: Instant,
 }
 
 impl Connections {
@@ -134,21 +143,19 @@ impl Connections {
 
     /// Closes connections while the endpoint's memory budget is exceeded: first those that
     /// hold the most memory for the longest time without transferring data, and active ones
-    /// last. Idle ones are closed before that, because every connection's windows narrow with the
-    /// memory that is left. Each shard frees its part of the excess.
+    /// last. Each shard frees its part of the excess.
     ///
     /// Searches all connections. A sixteenth of the budget is free afterwards, so that this
     /// is rare.
     pub(super) fn evict_for_memory(&mut self, now: Instant) {
         let budget = &self.link.budget;
         let used = budget.used();
-        let (excess, only_idle) = match budget.shortage() {
-            Shortage::None => return,
-            Shortage::Near(_) if now < self.eviction.idle_memory_search_after => return,
-            Shortage::Near(excess) => (excess, true),
-            Shortage::Exceeded(_) if now < self.eviction.memory_search_after => return,
-            Shortage::Exceeded(excess) => (excess, false),
+        let Shortage::Exceeded(excess) = budget.shortage() else {
+            return;
         };
+        if now < self.eviction.memory_search_after {
+            return;
+        }
         // Other shards may be asleep, with memory to free.
         self.endpoint_shared.wake_all_shards();
         let mut own = 0_usize;
@@ -156,29 +163,73 @@ impl Connections {
         for (handle, entry) in self.table.iter().filter(|(_, entry)| entry.is_server()) {
             let bytes = entry.shared.charged();
             own = own.saturating_add(bytes);
-            let idle = now.saturating_since(entry.activity.last);
-            let priority = EvictionPriority::new(idle, bytes, entry.activity.moved);
-            if priority.is_idle || !only_idle {
-                costs.push((priority, *handle, bytes));
-            }
+            costs.push((entry.eviction_priority(now), *handle, bytes));
         }
         let goal = own_part(excess, own, used);
         let mut freed = 0_usize;
         while freed < goal
             && let Some((_, handle, bytes)) = costs.pop()
         {
-            let reason = TransportError::new(Code::INTERNAL_ERROR, "server out of memory");
-            if self.evict(handle, &reason) {
-                count(&self.link.counts.evicted_for_memory);
+            if self.evict_for_want_of_memory(handle) {
                 freed = freed.saturating_add(bytes);
             }
         }
         tracing::debug!(used, freed, "closed connections to free memory");
-        if only_idle {
-            self.eviction.idle_memory_search_after = now + IDLE_SEARCH_PAUSE;
-        } else if freed == 0 {
+        if freed == 0 {
             self.eviction.memory_search_after = now + FRUITLESS_SEARCH_PAUSE;
         }
+    }
+
+    /// Closes a few idle connections while little of the memory budget is left, because every
+    /// connection's windows narrow with it. Called once in each turn.
+    pub(super) fn evict_idle_for_memory(&mut self, now: Instant) {
+        if self.link.budget.shortage() == Shortage::None {
+            return;
+        }
+        self.search_costly(now);
+        for _ in 0..IDLE_EVICTIONS_PER_TURN {
+            let Some(handle) = self.eviction.costly_candidates.pop() else {
+                return;
+            };
+            // It may have become active or ended since the search.
+            let entry = self.table.get(&handle);
+            if entry.is_some_and(|entry| entry.eviction_priority(now).is_idle) {
+                self.evict_for_want_of_memory(handle);
+            }
+        }
+    }
+
+    /// Finds idle connections that hold memory, if none are known and the last search was a while ago.
+    fn search_costly(&mut self, now: Instant) {
+        if !self.eviction.costly_candidates.is_empty() || now < self.eviction.costly_search_after {
+            return;
+        }
+        self.eviction.costly_search_after = now + IDLE_SEARCH_PAUSE;
+        self.endpoint_shared.wake_all_shards();
+        let servers = self.table.iter().filter(|(_, entry)| entry.is_server());
+        let mut costly: Vec<_> = servers
+            .map(|(handle, entry)| (entry.eviction_priority(now), *handle))
+            .filter(|(priority, _)| priority.is_idle)
+            .collect();
+        if let Some(surplus) = costly.len().checked_sub(MAX_COSTLY_CANDIDATES)
+            && surplus > 0
+        {
+            costly.select_nth_unstable(surplus);
+            costly.drain(..surplus);
+        }
+        costly.sort_unstable();
+        let handles = costly.into_iter().map(|(_, handle)| handle);
+        self.eviction.costly_candidates = handles.collect();
+    }
+
+    /// Evicts a connection to free memory. Returns whether it was still there.
+    fn evict_for_want_of_memory(&mut self, handle: ConnectionHandle) -> bool {
+        let reason = TransportError::new(Code::INTERNAL_ERROR, "server out of memory");
+        let evicted = self.evict(handle, &reason);
+        if evicted {
+            count(&self.link.counts.evicted_for_memory);
+        }
+        evicted
     }
 
     /// Keeps places free for new clients while nearly all are in use, by closing the
@@ -266,6 +317,11 @@ impl Connections {
 impl Entry {
     fn is_server(&self) -> bool {
         self.role == Role::Server
+    }
+
+    fn eviction_priority(&self, now: Instant) -> EvictionPriority {
+        let idle = now.saturating_since(self.activity.last);
+        EvictionPriority::new(idle, self.shared.charged(), self.activity.moved)
     }
 
     fn is_idle(&self, now: Instant, patience: Duration) -> bool {
