@@ -39,6 +39,8 @@ pub(crate) struct ConnectionShared {
     pub(crate) handle: ConnectionHandle,
     /// Memory charged for it, in KiB.
     charged: AtomicU32,
+    /// Many connections came from its client's source lately.
+    of_busy_source: AtomicBool,
     /// Whether it is on the shard's dirty list.
     dirty: AtomicBool,
     /// The number of handles that the application holds.
@@ -110,6 +112,7 @@ impl ConnectionShared {
             link,
             handle,
             charged: AtomicU32::new(0),
+            of_busy_source: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
             handles: AtomicU32::new(0),
         })
@@ -122,6 +125,15 @@ impl ConnectionShared {
 
     pub(crate) fn now(&self) -> Instant {
         self.link.clock.now()
+    }
+
+    /// Records that many connections came from its client's source lately.
+    pub(crate) fn set_of_busy_source(&self) {
+        self.of_busy_source.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_of_busy_source(&self) -> bool {
+        self.of_busy_source.load(Ordering::Relaxed)
     }
 
     /// Calls `act` with the connection's state. A panic in it terminates the connection: its

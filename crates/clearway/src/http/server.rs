@@ -128,7 +128,12 @@ impl Server {
                 Some(shard) => (shard.clone(), connection.shard_turns()),
                 None => (tokio::runtime::Handle::current(), &self.state.turns),
             };
-            let account = Account::new(turns.clone(), runtime.metrics().num_workers());
+            let threads = runtime.metrics().num_workers();
+            let account = if connection.shared().is_of_busy_source() {
+                Account::new(turns.clone(), threads)
+            } else {
+                Account::favored(turns.clone(), threads)
+            };
             let state = self.state.clone();
             let serving = serve_connection(connection, service.clone(), state, account);
             runtime.spawn(serving);

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::async_socket::AsyncSocket;
 use super::backlog::Backlog;
+use super::chores::{Chore, Chores, Leisure};
 use super::deadlines::{DeadlineSlot, Deadlines};
 use super::eviction::EvictionState;
 use super::handshake_pace::HandshakePace;
@@ -78,6 +79,7 @@ pub(super) struct Connections {
     pub(super) position: Position,
     pub(super) table: FxHashMap<ConnectionHandle, Entry>,
     pub(super) scheduler: Scheduler,
+    pub(super) chores: Chores,
     pub(super) backlog: Backlog,
     /// Bytes of the backlog that are charged to the memory budget.
     pub(super) backlog_counted: usize,
@@ -121,6 +123,7 @@ impl Connections {
             position,
             table: FxHashMap::default(),
             scheduler: Scheduler::default(),
+            chores: Chores::default(),
             backlog: Backlog::default(),
             backlog_counted: 0,
             wakeups: Wakeups::default(),
@@ -147,9 +150,36 @@ impl Connections {
 
     /// Whether there is work to do without waiting.
     pub(super) fn has_work(&self) -> bool {
-        !self.pending_clients.is_empty() && self.handshakes_resume_at().is_none()
+        self.may_begin_handshakes()
             || !self.overdue.is_empty() && self.timeouts_resume_at().is_none()
             || !self.scheduler.is_empty() && !self.transmitter.is_blocked()
+    }
+
+    /// Whether the handshake of a waiting client may begin now.
+    fn may_begin_handshakes(&self) -> bool {
+        !self.pending_clients.is_empty() && self.handshakes_resume_at().is_none()
+    }
+
+    /// Whether the next look at the socket is urgent: connections download or upload, or the socket was
+    /// not empty when it was last read.
+    pub(super) fn must_hurry(&self, now: Instant) -> bool {
+        self.pressure != Pressure::Drained || self.handshake_pace.is_beside_bulk(now)
+    }
+
+    /// Returns what this turn may do besides serving favored connections.
+    pub(super) fn leisure(&mut self, now: Instant) -> Leisure {
+        if !self.must_hurry(now) {
+            return Leisure::Ample;
+        }
+        let mut chores = std::mem::take(&mut self.chores);
+        let chore = chores.next(|chore| match chore {
+            Chore::Prompt => self.scheduler.prompt() > 0,
+            Chore::Round => self.scheduler.waiting() > 0,
+            Chore::Handshakes => self.may_begin_handshakes(),
+            Chore::Handlers => self.link.turns.has_waiting(),
+        });
+        self.chores = chores;
+        Leisure::Only(chore)
     }
 
     /// Returns when a waiting client's handshake may begin, if that is later.
@@ -240,6 +270,9 @@ impl Connections {
     ) {
         let handle = shared.handle;
         let accepted = role == Role::Server;
+        if source.has_many {
+            shared.set_of_busy_source();
+        }
         self.table.insert(
             handle,
             Entry {

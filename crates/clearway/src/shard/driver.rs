@@ -10,6 +10,7 @@ use tokio::io::Interest;
 
 use super::alarm::Alarm;
 use super::async_socket::AsyncSocket;
+use super::chores::Chore;
 use super::connections::{Connections, Position};
 use super::link::{ShardLink, count};
 use super::receiver::Receiver;
@@ -23,10 +24,6 @@ use crate::slice::requeue;
 /// How long turns follow each other before the runtime looks at the socket again, which is a
 /// system call. Short beside the time that a full receive buffer lasts.
 const LOOK_INTERVAL: Duration = Duration::from_micros(100);
-
-/// Time for HTTP handlers of connections that use much between two turns beside downloads and uploads,
-/// whose next round trip begins with the next turn.
-const HANDLERS_BESIDE_BULK_TIME: Duration = Duration::from_micros(150);
 
 /// The event loop of one shard.
 pub(crate) struct Driver {
@@ -131,15 +128,19 @@ impl Driver {
         self.shard.handle_timeouts(now);
         self.shard.end_lingering(now);
         self.shard.flush(now).map_err(broken)?;
-        self.shard.serve().map_err(broken)?;
-        self.shard.begin_pending_clients(now)?;
+        let leisure = self.shard.leisure(now);
+        self.shard.serve(leisure).map_err(broken)?;
+        if leisure.allows(Chore::Handshakes) {
+            self.shard.begin_pending_clients(now)?;
+        }
         self.shard.evict_for_memory(now);
+        self.shard.evict_idle_for_memory(now);
         self.shard.evict_for_new_clients(now);
         let errors = self.receiver.drain_errors(&mut self.shard, now);
-        if self.shard.handshake_pace.is_beside_bulk(now) {
-            self.shard.link.turns.limit(HANDLERS_BESIDE_BULK_TIME);
-        } else {
-            self.shard.link.turns.lift_limit();
+        match leisure.limit(Chore::Handlers) {
+            None => self.shard.link.turns.lift_limit(),
+            Some(Duration::ZERO) => self.shard.link.turns.pause(),
+            Some(time) => self.shard.link.turns.limit(time),
         }
         let more = pressure != Pressure::Drained;
         Ok(more || errors.map_err(broken)? || self.shard.has_work())

@@ -8,6 +8,7 @@
 //! | `routing` | the connection that a datagram belongs to; accepting clients |
 //! | `connections` | the connections of the shard, and operations on all of them |
 //! | `scheduler` | which connection gets the next turn |
+//! | `chores` | which work waits while the next look at the socket is urgent |
 //! | `turn` | the turn of one connection |
 //! | `backlog` | datagrams that wait for the turn of their connection |
 //! | `pending_clients` | new clients that wait for their handshake to begin |
@@ -27,6 +28,7 @@
 mod alarm;
 mod async_socket;
 mod backlog;
+mod chores;
 mod clock;
 mod connection_count;
 mod connections;

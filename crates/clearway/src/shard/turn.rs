@@ -12,6 +12,7 @@ use clearway_udp::DatagramSocket;
 
 use rustc_hash::FxHashMap;
 
+use super::chores::{Chore, Leisure};
 use super::connections::{Connections, Entry};
 use super::link::count;
 use super::scheduler::{Due, Pressure, QUANTUM, Scheduler};
@@ -22,6 +23,10 @@ use crate::panic::catch;
 
 /// Trains that one connection may send in a turn.
 const TRAINS_PER_TURN: usize = 4;
+
+/// The same for a favored connection: 768 KiB. It has used little time lately, and a download that
+/// takes few turns waits for few, however long the rest of each takes.
+const TRAINS_PER_FAVORED_TURN: usize = 12;
 
 /// Time for favored connections before others get a turn.
 const FAVORED_TIME: Duration = Duration::from_millis(2);
@@ -38,10 +43,6 @@ const ROUND_TIME: Duration = Duration::from_micros(600);
 
 /// The same while datagrams wait for connections.
 const CROWDED_ROUND_TIME: Duration = Duration::from_micros(300);
-
-/// The same for either beside downloads and uploads, whose next round trip begins with the next look
-/// at the socket.
-const BESIDE_BULK_TIME: Duration = Duration::from_micros(150);
 
 /// What the shard needs to know of a connection after its turn.
 #[derive(Clone, Copy)]
@@ -105,17 +106,17 @@ impl Connections {
     ///
     /// # Errors
     /// If the socket fails permanently.
-    pub(super) fn serve(&mut self) -> io::Result<()> {
+    pub(super) fn serve(&mut self, leisure: Leisure) -> io::Result<()> {
         let began = self.link.clock.now();
         let (favored, prompt) = (self.scheduler.favored(), self.scheduler.prompt());
         self.link.busy.record(favored.saturating_add(prompt));
-        let (prompt_time, round_time) = if self.handshake_pace.is_beside_bulk(began) {
-            (BESIDE_BULK_TIME, BESIDE_BULK_TIME)
-        } else if self.backlog.is_empty() {
+        let (prompt_time, round_time) = if self.backlog.is_empty() {
             (PROMPT_TIME, ROUND_TIME)
         } else {
             (CROWDED_PROMPT_TIME, CROWDED_ROUND_TIME)
         };
+        let prompt_time = leisure.limit(Chore::Prompt).unwrap_or(prompt_time);
+        let round_time = leisure.limit(Chore::Round).unwrap_or(round_time);
         let at = self.serve_queue(Scheduler::pop_favored, favored, began, FAVORED_TIME)?;
         if prompt > 0 || self.scheduler.waiting() > 0 {
             // What they send does not wait for the others.
@@ -163,9 +164,11 @@ impl Connections {
         let Some(entry) = self.table.get_mut(&handle) else {
             return Ok(at);
         };
-        if self.scheduler.check_due(handle, &mut entry.account) == Due::Later {
-            return Ok(at);
-        }
+        let trains = match self.scheduler.check_due(handle, &mut entry.account) {
+            Due::First => TRAINS_PER_FAVORED_TURN,
+            Due::Now => TRAINS_PER_TURN,
+            Due::Later => return Ok(at),
+        };
         let before = entry.activity.moved;
         let shared = entry.shared.clone();
         shared.clear_dirty();
@@ -175,7 +178,7 @@ impl Connections {
         } else {
             at
         };
-        let served = self.take_turn(&shared, now);
+        let served = self.take_turn(&shared, trains, now);
         if let Ok(TurnOutcome::Gone) = served {
             self.forget_terminated(&shared);
         }
@@ -227,7 +230,7 @@ impl Connections {
         if self.backlog.has(handle) {
             return true;
         }
-        let pressure = if self.handshake_pace.is_beside_bulk(now) {
+        let pressure = if self.must_hurry(now) {
             Pressure::Overrun
         } else {
             self.pressure
@@ -289,18 +292,19 @@ impl Connections {
         }
     }
 
-    /// Dispatches the connection's events, sends its trains and sets its deadline. Time is read anew
+    /// Dispatches the connection's events, sends up to so many trains and sets its deadline. Time is read anew
     /// only where some may have passed: after a system call.
     fn take_turn(
         &mut self,
         shared: &Arc<ConnectionShared>,
+        trains: usize,
         mut now: Instant,
     ) -> io::Result<TurnOutcome> {
         let busy = self.link.busy.get();
         let turn = &mut Turn {
             slice: EventSlice::beside(busy),
             batch: self.trains_together(busy, now),
-            trains_left: TRAINS_PER_TURN,
+            trains_left: trains,
         };
         loop {
             let step = shared.with_state(Stage::Turn, |state| self.step(shared, state, turn, now));

@@ -12,8 +12,9 @@
 //! A connection that is alone waits for its turn too, but only until the runtime has
 //! polled what else is ready.
 //!
-//! Beside downloads and uploads the event loop [limits](Turns::limit) the time until its own next turn.
-//! Once it is used, only connections that have used little go on, and one of those that wait.
+//! While the event loop hurries, it [limits](Turns::limit) the time until its own next turn. Once it is used,
+//! only connections that have used little go on, and one of those that wait; or not even that
+//! ([`Turns::pause`]), because something else has to wait no longer.
 //!
 //! In a turn one waiting task is woken, and when it was polled the next one, until the
 //! quantum is used. So the runtime's own queue holds a task of each connection, not a
@@ -60,6 +61,8 @@ pub(crate) struct Turns {
     queue: Mutex<Queue>,
     /// Nanoseconds left for connections that have not used little, [`UNLIMITED`] if they need not hurry.
     left: AtomicU32,
+    /// Those that wait get no turn until the event loop's next one.
+    paused: AtomicBool,
 }
 
 /// No limit until the event loop's next turn.
@@ -170,6 +173,7 @@ impl Turns {
             round: AtomicU32::new(0),
             queue: Mutex::default(),
             left: AtomicU32::new(UNLIMITED),
+            paused: AtomicBool::new(false),
         })
     }
 
@@ -183,10 +187,24 @@ impl Turns {
     pub(crate) fn limit(&self, time: Duration) {
         let nanos = u32::try_from(time.as_nanos()).unwrap_or(UNLIMITED);
         self.left.store(nanos, Ordering::Relaxed);
+        self.paused.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn lift_limit(&self) {
         self.left.store(UNLIMITED, Ordering::Relaxed);
+        self.paused.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets tasks of connections that have not used little wait, until [`limit`](Self::limit) or
+    /// [`lift_limit`](Self::lift_limit).
+    pub(crate) fn pause(&self) {
+        self.left.store(0, Ordering::Relaxed);
+        self.paused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a connection waits for a turn.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !lock(&self.queue).waiting.is_empty()
     }
 
     fn has_time(&self) -> bool {
@@ -203,6 +221,9 @@ impl Turns {
 
     /// Begins the turns of `count` connections. False if none waits.
     fn give(&self, count: usize) -> bool {
+        if self.paused.load(Ordering::Relaxed) {
+            return true;
+        }
         for _ in 0..count {
             match self.next() {
                 Next::Due(account) => account.wake_one(),
@@ -268,19 +289,29 @@ enum Next {
 impl Account {
     /// Creates the account of a connection whose tasks a runtime with so many threads polls.
     pub(super) fn new(turns: Arc<Turns>, threads: usize) -> Arc<Self> {
+        Arc::new(Self::with_recent(turns, threads, NEW))
+    }
+
+    /// The same for a connection that is not delayed at first, because few others came from its source
+    /// lately.
+    pub(super) fn favored(turns: Arc<Turns>, threads: usize) -> Arc<Self> {
+        Arc::new(Self::with_recent(turns, threads, 0))
+    }
+
+    fn with_recent(turns: Arc<Turns>, threads: usize, nanos: u32) -> Self {
         let round = turns.round.load(Ordering::Relaxed);
         let recent = Owed {
-            nanos: NEW,
+            nanos,
             round: turns.epoch(),
         };
-        Arc::new(Self {
+        Self {
             owed: AtomicU64::new(Owed { nanos: 0, round }.pack()),
             recent: AtomicU64::new(recent.pack()),
             turns,
             queued: AtomicBool::new(false),
             has_one_thread: threads == 1,
             waiting: Mutex::default(),
-        })
+        }
     }
 
     fn owed(&self) -> Owed {

@@ -213,6 +213,29 @@ fn beside_downloads_only_connections_that_use_little_go_on_once_the_time_is_used
     });
 }
 
+#[test]
+fn while_turns_are_paused_only_connections_that_use_little_go_on() {
+    runtime().block_on(async {
+        let turns = turns();
+        let many = Account::new(turns.clone(), 1);
+        let first_of_its_source = Account::favored(turns.clone(), 1);
+        turns.pause();
+        let polled = spawn(&many, 1, 1);
+        for _ in 0..10 {
+            let answered = tokio::spawn(InTurn::new(first_of_its_source.clone(), async {}));
+            answered.await.unwrap();
+        }
+        assert_eq!(polled.load(Ordering::Relaxed), 0);
+        assert!(turns.has_waiting());
+        turns.limit(POLL);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(polled.load(Ordering::Relaxed), 1);
+        assert!(!turns.has_waiting());
+    });
+}
+
 /// A task that waits `times` times, and counts how often it was polled and dropped.
 struct Counted {
     times: usize,

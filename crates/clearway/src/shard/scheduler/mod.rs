@@ -139,6 +139,8 @@ pub(super) enum Pressure {
 /// What to do with the next connection of the round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
+    /// It gets its turn, and goes before others.
+    First,
     /// It gets its turn.
     Now,
     /// It still owes time, and waits for another round.
@@ -260,7 +262,10 @@ impl Scheduler {
     pub(super) fn check_due(&mut self, handle: ConnectionHandle, account: &mut TimeAccount) -> Due {
         account.queue = None;
         let alone = self.is_empty();
-        if alone || self.is_favored(account) || self.has_quantum(account) {
+        if self.is_favored(account) {
+            return Due::First;
+        }
+        if alone || self.has_quantum(account) {
             return Due::Now;
         }
         // Behind those whose turns end this round.
