@@ -78,7 +78,18 @@ pub(super) fn client(
     server: SocketAddr,
     site: &Site,
 ) -> Result<Client, BoxError> {
-    let client = Client::bind(from, ClientConfig::with_roots(&site.certificate_pem)?)?;
+    let config = ClientConfig::with_roots(&site.certificate_pem)?;
+    client_with(config, from, host, server)
+}
+
+/// The same, with this configuration.
+pub(super) fn client_with(
+    config: ClientConfig,
+    from: SocketAddr,
+    host: &str,
+    server: SocketAddr,
+) -> Result<Client, BoxError> {
+    let client = Client::bind(from, config)?;
     client.resolve(host, server.port(), [server]);
     Ok(client)
 }

@@ -5,12 +5,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use clearway::ClientConfig;
 use clearway::http::{BoxError, Client};
+use clearway_quic::connection::Config;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::client::{NAME, client, get, get_from};
+use super::client::{NAME, client, client_with, get, get_from};
 use super::{SharedTally, World, on_schedule};
 use crate::attack::Victims;
 use crate::site::Known;
@@ -18,6 +20,10 @@ use crate::site::Known;
 /// Timeout of an attacked client's request: longer than usual, since its packets are
 /// misdirected now and then.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// When a client whose handshakes are attacked gives one up: whoever sees its packets can keep it from
+/// ending, and it must be over well before [`PATIENCE`].
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Interval between two transfers.
 const TRANSFER_EVERY: Duration = Duration::from_millis(250);
@@ -96,7 +102,7 @@ async fn connect(
     tally: SharedTally,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let client = match client(from, NAME, world.server, &world.site) {
+    let client = match impatient_client(from, &world) {
         Ok(client) => client,
         Err(error) => return tally.with(|tally| tally.add_lost_client(error.to_string())),
     };
@@ -122,6 +128,14 @@ async fn connect(
         tally.with(|tally| tally.add_victim(began.elapsed(), outcome));
         tokio::time::sleep(ATTEMPT_EVERY).await;
     }
+}
+
+/// Makes a client that gives up a handshake after [`HANDSHAKE_TIMEOUT`].
+fn impatient_client(from: SocketAddr, world: &World) -> Result<Client, BoxError> {
+    let mut transport = Config::default();
+    transport.handshake_timeout = HANDSHAKE_TIMEOUT;
+    let config = ClientConfig::with_roots(&world.site.certificate_pem)?.transport(transport);
+    client_with(config, from, NAME, world.server)
 }
 
 /// The outcome of a handshake and a request.
