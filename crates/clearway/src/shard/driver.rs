@@ -118,6 +118,7 @@ impl Driver {
             fault.inject().map_err(broken)?;
             self.shard.set_fault(fault);
         }
+        self.shard.begun = 0;
         self.shard.update_buffer_limit();
         let strays = self.take_inbox(now);
         self.shard.take_strays(now, strays)?;

@@ -189,7 +189,6 @@ impl Connections {
                 self.handshake_pace.on_turned_away();
             }
         }
-        self.begun = 0;
         Ok(())
     }
 
