@@ -160,10 +160,10 @@ impl Connections {
         !self.pending_clients.is_empty() && self.handshakes_resume_at().is_none()
     }
 
-    /// Whether the next look at the socket is urgent: connections download or upload, or the socket was
-    /// not empty when it was last read.
+    /// Whether the next look at the socket is urgent: connections download or upload, or more was in the
+    /// socket than could be read in the time for it.
     pub(super) fn must_hurry(&self, now: Instant) -> bool {
-        self.pressure != Pressure::Drained || self.handshake_pace.is_beside_bulk(now)
+        self.pressure == Pressure::Overrun || self.handshake_pace.is_beside_bulk(now)
     }
 
     /// Returns what this turn may do besides serving favored connections.
