@@ -293,6 +293,17 @@ impl ServerCertVerifier for CertificateCheckVerifier {
     }
 }
 
+/// Returns a verifier with this check.
+#[cfg(test)]
+pub(super) fn certificate_check_verifier(
+    check: impl Fn(&CertificateDer<'_>) -> Result<(), String> + Send + Sync + 'static,
+) -> Arc<dyn ServerCertVerifier> {
+    Arc::new(CertificateCheckVerifier {
+        check: CertificateCheck(Arc::new(check)),
+        provider: Algorithms::default().provider().unwrap(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

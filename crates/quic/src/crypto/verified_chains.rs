@@ -130,68 +130,34 @@ impl ServerCertVerifier for RememberingVerifier {
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    use rustls::CertificateError;
-
+    use super::super::client_config::certificate_check_verifier;
     use super::*;
 
-    /// A verifier that counts what it is asked, and accepts unless told otherwise.
-    #[derive(Debug, Default)]
-    struct Counting {
-        asked: AtomicUsize,
-        rejects: AtomicBool,
-    }
-
-    impl ServerCertVerifier for Counting {
-        fn verify_server_cert(
-            &self,
-            _: &CertificateDer<'_>,
-            _: &[CertificateDer<'_>],
-            _: &ServerName<'_>,
-            _: &[u8],
-            _: UnixTime,
-        ) -> Result<ServerCertVerified, rustls::Error> {
-            self.asked.fetch_add(1, Ordering::Relaxed);
-            if self.rejects.load(Ordering::Relaxed) {
-                Err(CertificateError::UnknownIssuer.into())
-            } else {
-                Ok(ServerCertVerified::assertion())
-            }
-        }
-
-        fn verify_tls12_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Err(rustls::Error::General("TLS 1.2".to_owned()))
-        }
-
-        fn verify_tls13_signature(
-            &self,
-            _: &[u8],
-            _: &CertificateDer<'_>,
-            _: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            Ok(HandshakeSignatureValid::assertion())
-        }
-
-        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ED25519]
-        }
-    }
-
+    /// Counts how often the inner verifier is asked, which accepts unless told otherwise.
     struct Fixture {
-        counting: Arc<Counting>,
+        asked: Arc<AtomicUsize>,
+        rejects: Arc<AtomicBool>,
         verifier: RememberingVerifier,
     }
 
     impl Fixture {
         fn new() -> Self {
-            let counting = Arc::new(Counting::default());
+            let asked = Arc::new(AtomicUsize::new(0));
+            let rejects = Arc::new(AtomicBool::new(false));
+            let inner = {
+                let (asked, rejects) = (asked.clone(), rejects.clone());
+                certificate_check_verifier(move |_| {
+                    asked.fetch_add(1, Ordering::Relaxed);
+                    if rejects.load(Ordering::Relaxed) {
+                        return Err("not now".to_owned());
+                    }
+                    Ok(())
+                })
+            };
             Self {
-                verifier: RememberingVerifier::new(counting.clone()),
-                counting,
+                asked,
+                rejects,
+                verifier: RememberingVerifier::new(inner),
             }
         }
 
@@ -209,7 +175,7 @@ mod tests {
         }
 
         fn asked(&self) -> usize {
-            self.counting.asked.load(Ordering::Relaxed)
+            self.asked.load(Ordering::Relaxed)
         }
     }
 
@@ -245,13 +211,13 @@ mod tests {
     fn rejection_is_not_remembered_and_acceptance_does_not_outlast_its_minute() {
         let fixture = Fixture::new();
         let verify = |at| fixture.verify(&[b"leaf"], "a.test", at);
-        fixture.counting.rejects.store(true, Ordering::Relaxed);
+        fixture.rejects.store(true, Ordering::Relaxed);
         assert!(!verify(1_000));
         assert!(!verify(1_000));
         assert_eq!(fixture.asked(), 2);
-        fixture.counting.rejects.store(false, Ordering::Relaxed);
+        fixture.rejects.store(false, Ordering::Relaxed);
         assert!(verify(1_001));
-        fixture.counting.rejects.store(true, Ordering::Relaxed);
+        fixture.rejects.store(true, Ordering::Relaxed);
         assert!(verify(1_060));
         assert!(!verify(1_061));
     }
