@@ -9,6 +9,7 @@
 mod app;
 mod events;
 mod fairness;
+mod hurrying;
 mod invariants;
 mod lingering;
 mod offending;

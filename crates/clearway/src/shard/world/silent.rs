@@ -27,7 +27,7 @@ const PROBES_DUE: Duration = Duration::from_secs(3);
 const BULK: u64 = 1 << 20;
 
 /// Returns a datagram that begins no connection.
-fn not_a_handshake() -> QueuedDatagram {
+pub(super) fn not_a_handshake() -> QueuedDatagram {
     QueuedDatagram {
         from: RecvMeta {
             remote: ([10, 0, 1, 1], 1).into(),
@@ -71,7 +71,7 @@ impl Shard {
     }
 
     /// Lets the loop take one turn, in which the clock goes on.
-    fn take_turn(&mut self) -> bool {
+    pub(super) fn take_turn(&mut self) -> bool {
         Clock::set(self.now);
         Clock::set_step(STEP);
         let more = self.driver.as_mut().expect("runs").turn();
@@ -82,7 +82,7 @@ impl Shard {
     }
 
     /// Tells the loop that somebody downloads now.
-    fn download(&mut self) {
+    pub(super) fn download(&mut self) {
         let driver = self.driver.as_mut().expect("runs");
         driver.shard.handshake_pace.on_transfer(self.now, BULK);
     }
