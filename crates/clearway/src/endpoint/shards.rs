@@ -239,6 +239,18 @@ fn generator(
     )
 }
 
+/// Tasks that a shard's thread polls before one that another thread has woken: a connection just accepted, or a
+/// handler whose file is read. Tokio's default of 31 may be several turns of the event loop.
+const REMOTE_TASK_INTERVAL: u32 = 2;
+
+/// Creates the runtime of a shard's thread.
+fn shard_runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .global_queue_interval(REMOTE_TASK_INTERVAL)
+        .build()
+}
+
 /// Starts a thread with a runtime for one shard. Returns when its event loop is created.
 fn spawn_thread(
     index: usize,
@@ -248,10 +260,7 @@ fn spawn_thread(
     std::thread::Builder::new()
         .name(format!("clearway-{index}"))
         .spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            let result = runtime.and_then(|runtime| {
+            let result = shard_runtime().and_then(|runtime| {
                 let driver = runtime.block_on(async { make() })?;
                 Ok((runtime, driver))
             });
@@ -296,9 +305,7 @@ mod tests {
     fn each_handler_that_is_ready_is_polled_between_two_turns_however_many_there_are() {
         const HANDLERS: usize = 500;
         const TURNS: usize = 20;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
+        let runtime = shard_runtime().unwrap();
         let (polled, seen) = std::sync::mpsc::channel();
         run_among_tasks(&runtime, async move {
             let polls = Arc::new(AtomicUsize::new(0));
@@ -318,5 +325,25 @@ mod tests {
         });
         let expected = (0..TURNS).map(|turn| turn * HANDLERS);
         assert!(seen.iter().eq(expected));
+    }
+
+    #[test]
+    fn task_that_another_thread_has_woken_is_polled_after_one_turn() {
+        let runtime = shard_runtime().unwrap();
+        let handle = runtime.handle().clone();
+        let (polled, seen) = std::sync::mpsc::channel();
+        run_among_tasks(&runtime, async move {
+            let polls = Arc::new(AtomicUsize::new(0));
+            let counted = polls.clone();
+            let spawning = std::thread::spawn(move || {
+                handle.spawn(async move { counted.fetch_add(1, Ordering::Relaxed) });
+            });
+            spawning.join().unwrap();
+            for _ in 0..2 {
+                requeue().await;
+            }
+            let _ = polled.send(polls.load(Ordering::Relaxed));
+        });
+        assert_eq!(seen.recv(), Ok(1));
     }
 }
