@@ -26,9 +26,10 @@ use clearway_quic::endpoint::ConnectionHandle;
 /// Time that a connection may use in each round: enough for ten small requests or a handshake.
 pub(super) const QUANTUM: Duration = Duration::from_micros(300);
 
-/// Bytes of stream data that pay for a microsecond. Even a slow processor transfers several
-/// times as much.
-const BYTES_PER_MICROSECOND: u64 = 64;
+/// Bytes of stream data that pay for a microsecond. Downloads transfer dozens of times as much, but a
+/// connection that asks for a few kilobytes at a time must not lose its credit by that, even if other
+/// programs interrupt its turns: without it, it would wait for all that ask for nothing.
+const BYTES_PER_MICROSECOND: u64 = 16;
 
 /// One part in this many of its time is owed by a connection whatever it transfers.
 const FIXED_PART: u32 = 8;

@@ -168,6 +168,27 @@ fn stream_data_pays_for_all_but_an_eighth_of_the_time() {
 }
 
 #[test]
+fn connection_that_asks_for_four_kilobytes_at_a_time_stays_favored_although_its_turns_are_interrupted()
+ {
+    let mut event_loop = Loop::new(1);
+    event_loop.accounts[0] = TimeAccount::favored();
+    for request in 0..1_000 {
+        // A request and its response, an acknowledgement, and now and then another program.
+        let interrupted = request % 10 == 0;
+        let time = if interrupted { QUANTUM } else { TENTH * 5 };
+        event_loop.charge(0, time, 4 << 10);
+        event_loop.charge(0, TENTH, 0);
+        event_loop.push(0);
+        assert_eq!(
+            event_loop.scheduler.pop_favored(),
+            Some(ConnectionHandle(0))
+        );
+        event_loop.due(ConnectionHandle(0));
+        event_loop.scheduler.epoch += 1;
+    }
+}
+
+#[test]
 fn connection_whose_data_pays_goes_before_those_within_their_quantum() {
     let mut event_loop = Loop::new(4);
     event_loop.push(0);
