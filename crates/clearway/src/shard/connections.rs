@@ -1,6 +1,7 @@
 //! The connections of a shard, and operations that concern all of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clearway_quic::connection::{ConnectionError, EndpointEvent};
 use clearway_quic::endpoint::ConnectionHandle;
@@ -67,6 +68,9 @@ pub(crate) struct Position {
     pub(crate) key: SteeringKey,
 }
 
+/// How long after the turn of a favored connection its next datagram is expected.
+pub(super) const FAVORED_WINDOW: Duration = Duration::from_millis(8);
+
 /// The state of a shard, except its receive buffers.
 pub(super) struct Connections {
     pub(super) link: Arc<ShardLink>,
@@ -91,6 +95,8 @@ pub(super) struct Connections {
     pub(super) handshake_pace: HandshakePace,
     /// How much was left in the socket when it was last read.
     pub(super) pressure: Pressure,
+    /// When a favored connection last had a turn.
+    pub(super) favored_at: Option<Instant>,
     /// Handshakes begun in this turn.
     pub(super) begun: usize,
     pub(super) closing: Option<CloseAll>,
@@ -134,6 +140,7 @@ impl Connections {
             ),
             handshake_pace: HandshakePace::default(),
             pressure: Pressure::default(),
+            favored_at: None,
             begun: 0,
             closing: None,
             lingering: None,
@@ -163,7 +170,15 @@ impl Connections {
     /// Whether the next look at the socket is urgent: connections download or upload, or more was in the
     /// socket than could be read in the time for it.
     pub(super) fn must_hurry(&self, now: Instant) -> bool {
-        self.pressure == Pressure::Overrun || self.handshake_pace.is_beside_bulk(now)
+        self.pressure == Pressure::Overrun
+            || self.handshake_pace.is_beside_bulk(now)
+            || self.is_beside_favored(now)
+    }
+
+    /// Whether a favored connection had a turn lately.
+    fn is_beside_favored(&self, now: Instant) -> bool {
+        self.favored_at
+            .is_some_and(|at| now.saturating_since(at) < FAVORED_WINDOW)
     }
 
     /// Returns what this turn may do besides serving favored connections.

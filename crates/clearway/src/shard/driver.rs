@@ -131,9 +131,7 @@ impl Driver {
         self.shard.flush(now).map_err(broken)?;
         let leisure = self.shard.leisure(now);
         self.shard.serve(leisure).map_err(broken)?;
-        if leisure.allows(Chore::Handshakes) {
-            self.shard.begin_pending_clients(now)?;
-        }
+        self.shard.begin_pending_clients(now, leisure)?;
         self.shard.evict_for_memory(now);
         self.shard.evict_idle_for_memory(now);
         self.shard.evict_for_new_clients(now);

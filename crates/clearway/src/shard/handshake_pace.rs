@@ -30,6 +30,8 @@ pub(super) struct HandshakePace {
     transferred_at: Option<Instant>,
     /// When one last transferred [`BULK`] bytes in a turn.
     bulk_at: Option<Instant>,
+    /// When a client of a quiet source last began without waiting for the end of the pause.
+    quiet_at: Option<Instant>,
 }
 
 /// Bytes of stream data in a turn that show a download or an upload.
@@ -61,11 +63,26 @@ const BULK_PAUSE: u32 = 3;
 /// not keep clients waiting.
 const MAX_COST: Duration = Duration::from_millis(1);
 
+/// The time between two clients of quiet sources that begin whatever else goes on: two hundred a second take
+/// a twentieth of the time.
+const QUIET_INTERVAL: Duration = Duration::from_millis(5);
+
 impl HandshakePace {
     /// Records that a handshake took the time from `began` until `ended`.
     pub(super) fn on_handshake(&mut self, began: Instant, ended: Instant) {
         self.record(began, ended);
         self.timeout_was_last = false;
+    }
+
+    /// Returns whether a client whose source has begun no handshake recently may begin now, pause or not. Somebody
+    /// waits for it, unless it is one of a flood from ever new sources, and then it is one of few.
+    pub(super) fn may_begin_quiet(&self, now: Instant) -> bool {
+        !is_recent(self.quiet_at, now, QUIET_INTERVAL)
+    }
+
+    /// Records that one begins.
+    pub(super) fn on_quiet(&mut self, now: Instant) {
+        self.quiet_at = Some(now);
     }
 
     /// Records that a client that waited did not begin a handshake, which ends its turn: a flood of clients
@@ -222,6 +239,18 @@ mod tests {
         (0..1_000).for_each(|_| pace.on_unused(cost));
         pace.on_handshake(NOW, NOW + cost);
         assert_eq!(pace.pause(NOW + cost), Some(NOW + cost + MAX_COST));
+    }
+
+    #[test]
+    fn client_of_a_quiet_source_begins_in_the_pause_but_few_of_them_do() {
+        let mut pace = HandshakePace::default();
+        pace.on_transfer(NOW, BULK);
+        pace.on_handshake(NOW, NOW + MAX_COST);
+        assert!(pace.pause(NOW).is_some());
+        assert!(pace.may_begin_quiet(NOW));
+        pace.on_quiet(NOW);
+        assert!(!pace.may_begin_quiet(NOW + QUIET_INTERVAL / 2));
+        assert!(pace.may_begin_quiet(NOW + QUIET_INTERVAL));
     }
 
     #[test]

@@ -177,12 +177,15 @@ impl PendingClients {
         self.datagrams.remove(&client?)
     }
 
+    /// Removes the next client of the highest priority: its source has begun no handshake recently.
+    /// Returns its datagrams, in the order of their arrival.
+    pub(super) fn pop_quiet(&mut self) -> Option<Vec<QueuedDatagram>> {
+        let client = self.classes.first_mut().and_then(next)?;
+        self.datagrams.remove(&client)
+    }
+
     /// Removes the next client that is not of an offender from its queue.
     fn pop_ordinary(&mut self) -> Option<ClientKey> {
-        let next = |class: &mut VecDeque<ClientKey>| match class.len() {
-            ..=LONG => class.pop_front(),
-            _ => class.pop_back(),
-        };
         let mut first_first = self.classes.iter_mut();
         match self.until_last.checked_sub(1) {
             Some(left) => {
@@ -205,6 +208,14 @@ impl PendingClients {
     }
 }
 
+/// Removes the next client of a class: the newest of a long queue.
+fn next(class: &mut VecDeque<ClientKey>) -> Option<ClientKey> {
+    match class.len() {
+        ..=LONG => class.pop_front(),
+        _ => class.pop_back(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -224,6 +235,10 @@ mod tests {
     }
 
     impl PendingClients {
+        pub(in crate::shard) fn waiting(&self) -> usize {
+            self.datagrams.len()
+        }
+
         /// Adds a datagram of client `n` of a source.
         fn add(&mut self, source: Option<Source>, n: u16) -> Pushed {
             let remote = ([10, 0, 0, 1], 1).into();
@@ -268,6 +283,19 @@ mod tests {
         pending_clients.add(None, 4);
         assert_eq!(pending_clients.rest(), [3, 4, 2, 1]);
         assert!(pending_clients.is_empty());
+    }
+
+    #[test]
+    fn client_of_a_quiet_source_is_one_that_has_begun_none_recently() {
+        let mut pending_clients = PendingClients::new(7);
+        pending_clients.record_handshake(NOW, source(1));
+        for (from, n) in [(1, 1), (2, 2), (1, 3)] {
+            pending_clients.add(Some(source(from)), n);
+        }
+        let quiet = pending_clients.pop_quiet().unwrap();
+        assert_eq!(quiet[0].datagram, [0, 2]);
+        assert!(pending_clients.pop_quiet().is_none());
+        assert_eq!(pending_clients.rest(), [1, 3]);
     }
 
     #[test]

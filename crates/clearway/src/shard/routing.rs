@@ -9,7 +9,9 @@ use clearway_quic::{Instant, Role};
 use clearway_udp::steering;
 
 use super::Clock;
+use super::chores::{Chore, Leisure};
 use super::connections::{Connections, SourceStanding};
+use super::driver::broken;
 use super::link::count;
 use super::pending_clients::Pushed;
 use super::strays::{QueuedDatagram, Strays};
@@ -165,29 +167,59 @@ impl Connections {
         Ok(())
     }
 
-    /// Begins handshakes of waiting clients, as many as this turn has room for.
+    /// Begins handshakes of waiting clients, as many as this turn has room for, and sends their first
+    /// flights. Now and then one of a quiet source begins whatever else this turn does.
     ///
     /// # Errors
-    /// As [`on_routing_panic`](Self::on_routing_panic).
-    pub(super) fn begin_pending_clients(&mut self, now: Instant) -> Result<(), EndpointError> {
-        while self.begun < self.handshake_pace.per_turn(now)
+    /// If there were too many panics in a row, or the socket fails permanently.
+    pub(super) fn begin_pending_clients(
+        &mut self,
+        now: Instant,
+        leisure: Leisure,
+    ) -> Result<(), EndpointError> {
+        if self.handshake_pace.may_begin_quiet(now)
+            && let Some(datagrams) = self.pending_clients.pop_quiet()
+        {
+            self.handshake_pace.on_quiet(now);
+            self.begin_client(now, datagrams)?;
+        }
+        while leisure.allows(Chore::Handshakes)
+            && self.begun < self.handshake_pace.per_turn(now)
             && self.handshakes_resume_at().is_none()
             && let Some(datagrams) = self.pending_clients.pop(now)
         {
-            let before = self.begun;
-            let began = self.link.clock.now();
-            for datagram in datagrams {
-                if self.take_copy(now, datagram, true)?.is_none() {
-                    // It was turned away.
-                    break;
-                }
+            self.begin_client(now, datagrams)?;
+        }
+        self.send_trains(now).map_err(broken)
+    }
+
+    /// Begins the handshake of a client that has waited with these datagrams, unless it is turned away,
+    /// and gives it a turn.
+    ///
+    /// # Errors
+    /// As [`begin_pending_clients`](Self::begin_pending_clients).
+    fn begin_client(
+        &mut self,
+        now: Instant,
+        datagrams: Vec<QueuedDatagram>,
+    ) -> Result<(), EndpointError> {
+        let before = self.begun;
+        let began = self.link.clock.now();
+        let mut begun = None;
+        for datagram in datagrams {
+            begun = self.take_copy(now, datagram, true)?;
+            if begun.is_none() {
+                break;
             }
-            if self.begun > before {
-                let ended = self.link.clock.now();
-                self.handshake_pace.on_handshake(began, ended);
-            } else {
-                self.handshake_pace.on_turned_away();
-            }
+        }
+        if let Some(handle) = begun {
+            self.serve_begun(handle).map_err(broken)?;
+        }
+        if self.begun > before {
+            let ended = self.link.clock.now();
+            self.handshake_pace.on_handshake(began, ended);
+        } else {
+            self.handshake_pace.on_turned_away();
         }
         Ok(())
     }

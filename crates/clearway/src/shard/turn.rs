@@ -165,9 +165,35 @@ impl Connections {
             return Ok(at);
         };
         let trains = match self.scheduler.check_due(handle, &mut entry.account) {
-            Due::First => TRAINS_PER_FAVORED_TURN,
+            Due::First => {
+                self.favored_at = Some(at);
+                TRAINS_PER_FAVORED_TURN
+            }
             Due::Now => TRAINS_PER_TURN,
             Due::Later => return Ok(at),
+        };
+        self.serve_now(handle, trains, at)
+    }
+
+    /// Gives a connection that has just begun a turn, without a place in a queue. What it sends waits for
+    /// other trains.
+    pub(super) fn serve_begun(&mut self, handle: ConnectionHandle) -> io::Result<()> {
+        if !self.transmitter.is_blocked() {
+            let at = self.link.clock.now();
+            self.serve_now(handle, TRAINS_PER_TURN, at)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a connection a turn, and charges it for that. Returns the time afterwards.
+    fn serve_now(
+        &mut self,
+        handle: ConnectionHandle,
+        trains: usize,
+        at: Instant,
+    ) -> io::Result<Instant> {
+        let Some(entry) = self.table.get(&handle) else {
+            return Ok(at);
         };
         let before = entry.activity.moved;
         let shared = entry.shared.clone();
@@ -394,7 +420,7 @@ impl Connections {
     ///
     /// # Errors
     /// If the socket fails permanently.
-    fn send_trains(&mut self, now: Instant) -> io::Result<()> {
+    pub(super) fn send_trains(&mut self, now: Instant) -> io::Result<()> {
         if self.transmitter.is_blocked() {
             return Ok(());
         }

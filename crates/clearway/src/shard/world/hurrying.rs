@@ -1,33 +1,44 @@
 //! What a turn does while somebody downloads.
 
+use std::time::Duration;
+
 use clearway_quic::cid::ConnectionId;
+use clearway_quic::endpoint::Source;
 
+use super::peer::Peer;
 use super::silent::not_a_handshake;
-use super::{Scope, Shard};
-use crate::shard::connections::Connections;
+use super::{SERVER, Scope, Shard, client_config};
+use crate::shard::connections::{Connections, FAVORED_WINDOW};
 use crate::shard::scheduler::TimeAccount;
-
-/// What the client that waits calls the server.
-const DCID: [u8; 4] = [7; 4];
 
 impl Shard {
     fn loop_state(&mut self) -> &mut Connections {
         &mut self.driver.as_mut().expect("runs").shard
     }
 
-    /// Queues a turn of a connection that is not favored, and a client that wants to begin.
+    /// Queues a client that wants to begin, `n` others of whose source have begun lately.
+    fn add_client(&mut self, number: u8, begun: usize) {
+        let now = self.now;
+        let source = Source::of([10, 0, 2, number].into());
+        let pending_clients = &mut self.loop_state().pending_clients;
+        for _ in 0..begun {
+            pending_clients.record_handshake(now, source);
+        }
+        let dcid = ConnectionId::new(&[number; 4]).expect("short");
+        pending_clients.push(now, Some(source), dcid, not_a_handshake());
+    }
+
+    /// Queues a turn of a connection that is not favored, and a client of a source that has begun a
+    /// handshake lately.
     fn with_work_that_can_wait() -> Self {
         let mut shard = Self::new(&Scope::new(1, |_| true));
-        let now = shard.now;
         let state = shard.loop_state();
         let handle = *state.table.keys().next().expect("connected");
         let entry = state.table.get_mut(&handle).expect("listed");
         entry.account = TimeAccount::default();
         state.mark_ready(handle);
-        let dcid = ConnectionId::new(&DCID).expect("short");
-        state
-            .pending_clients
-            .push(now, None, dcid, not_a_handshake());
+        state.favored_at = None;
+        shard.add_client(1, 1);
         shard
     }
 
@@ -47,6 +58,73 @@ fn turn_beside_a_download_does_one_kind_of_work_that_can_wait() {
         shard.take_turn();
         assert_eq!(shard.left(), left);
     }
+}
+
+#[test]
+fn turn_after_one_of_a_favored_connection_does_one_kind_of_work_that_can_wait() {
+    let mut shard = Shard::with_work_that_can_wait();
+    let now = shard.now;
+    shard.loop_state().favored_at = Some(now);
+    shard.take_turn();
+    assert_eq!(shard.left(), 1);
+    assert!(shard.loop_state().must_hurry(now));
+    assert!(!shard.loop_state().must_hurry(now + FAVORED_WINDOW));
+}
+
+#[test]
+fn turn_of_a_favored_connection_is_remembered() {
+    let mut shard = Shard::new(&Scope::new(1, |_| true));
+    let state = shard.loop_state();
+    state.favored_at = None;
+    let handle = *state.table.keys().next().expect("connected");
+    state.mark_ready(handle);
+    shard.take_turn();
+    assert!(shard.loop_state().favored_at.is_some());
+}
+
+#[test]
+fn client_of_a_quiet_source_begins_whatever_the_turn_does_but_no_second_one_at_once() {
+    let mut shard = Shard::new(&Scope::new(1, |_| true));
+    shard.add_client(1, 0);
+    shard.add_client(2, 0);
+    shard.add_client(3, 1);
+    let waiting = |shard: &mut Shard| {
+        let now = shard.now;
+        shard.download();
+        // Other handshakes pause all the time.
+        let pace = &mut shard.loop_state().handshake_pace;
+        pace.on_handshake(now, now + Duration::from_millis(1));
+        shard.take_turn();
+        let pending = &mut shard.loop_state().pending_clients;
+        pending.waiting()
+    };
+    assert_eq!(waiting(&mut shard), 2);
+    assert_eq!(waiting(&mut shard), 2);
+    shard.now += Duration::from_millis(5);
+    assert_eq!(waiting(&mut shard), 1);
+    shard.now += Duration::from_millis(5);
+    assert_eq!(waiting(&mut shard), 1, "its source is not quiet");
+}
+
+#[test]
+fn first_flight_leaves_in_the_turn_in_which_the_handshake_begins() {
+    let mut shard = Shard::new(&Scope::new(1, |_| true));
+    let mut peer = Peer::new(7, shard.now, SERVER, client_config());
+    let from = peer.address;
+    let datagrams = peer.flush(shard.now);
+    let arrived = datagrams.into_iter().map(|datagram| (from, datagram));
+    shard.socket.queues().arrived.extend(arrived);
+    shard.signal_readable();
+    // After another handshake, it does not begin while the socket is read.
+    let now = shard.now;
+    shard.download();
+    let pace = &mut shard.loop_state().handshake_pace;
+    pace.on_handshake(now, now + Duration::from_millis(1));
+    let turn = shard.driver.as_mut().expect("runs").turn();
+    turn.expect("the loop goes on");
+    assert!(shard.loop_state().pending_clients.is_empty());
+    let sent = &shard.socket.queues().sent;
+    assert!(sent.iter().any(|sent| sent.0 == from), "{sent:?}");
 }
 
 #[test]
