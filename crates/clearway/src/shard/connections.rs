@@ -71,6 +71,9 @@ pub(crate) struct Position {
 /// How long after the turn of a favored connection its next datagram is expected.
 pub(super) const FAVORED_WINDOW: Duration = Duration::from_millis(8);
 
+/// Connections and clients that wait from which on a turn for all of them is long.
+const CROWD: usize = 8;
+
 /// The state of a shard, except its receive buffers.
 pub(super) struct Connections {
     pub(super) link: Arc<ShardLink>,
@@ -167,18 +170,25 @@ impl Connections {
         !self.pending_clients.is_empty() && self.handshakes_resume_at().is_none()
     }
 
-    /// Whether the next look at the socket is urgent: connections download or upload, or more was in the
-    /// socket than could be read in the time for it.
+    /// Whether the next look at the socket is urgent: connections download or upload, a favored one is served
+    /// among many others, or more was in the socket than could be read in the time for it.
     pub(super) fn must_hurry(&self, now: Instant) -> bool {
         self.pressure == Pressure::Overrun
             || self.handshake_pace.is_beside_bulk(now)
             || self.is_beside_favored(now)
     }
 
-    /// Whether a favored connection had a turn lately.
+    /// Whether a favored connection had a turn lately, and others wait that would delay its next one.
     fn is_beside_favored(&self, now: Instant) -> bool {
-        self.favored_at
-            .is_some_and(|at| now.saturating_since(at) < FAVORED_WINDOW)
+        let waiting = [
+            self.scheduler.prompt(),
+            self.scheduler.waiting(),
+            self.pending_clients.len(),
+        ];
+        waiting.into_iter().sum::<usize>() >= CROWD
+            && self
+                .favored_at
+                .is_some_and(|at| now.saturating_since(at) < FAVORED_WINDOW)
     }
 
     /// Returns what this turn may do besides serving favored connections.

@@ -95,6 +95,10 @@ impl PendingClients {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.datagrams.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }
@@ -235,10 +239,6 @@ mod tests {
     }
 
     impl PendingClients {
-        pub(in crate::shard) fn waiting(&self) -> usize {
-            self.datagrams.len()
-        }
-
         /// Adds a datagram of client `n` of a source.
         fn add(&mut self, source: Option<Source>, n: u16) -> Pushed {
             let remote = ([10, 0, 0, 1], 1).into();
