@@ -8,7 +8,6 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use super::Client;
 use super::fair::{FairSemaphore, Permit};
-use crate::serve::priority;
 
 /// Number of threads for disk operations: enough to keep several disks busy, and few enough that
 /// thousands of small files do not cause thousands of thread switches.
@@ -105,7 +104,6 @@ impl<T: Send + 'static> BlockingTask<T> {
         let abandoned = Arc::new(CancelFlag::default());
         let waiting = CancelOnDrop(abandoned.clone());
         let thread = spawn_blocking(move || {
-            priority::of_disk_thread();
             let _permit = permit;
             work(&abandoned)
         });
