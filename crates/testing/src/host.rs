@@ -85,6 +85,8 @@ pub struct Host<A = EventLog> {
     pub accepting: bool,
     /// Whether a server refuses clients.
     pub refusing: bool,
+    /// Whether a server postpones the decision about clients, and makes it anew at once.
+    pub postponing: bool,
     /// How many of the next trains fail, and how.
     pub faults: (u8, SocketFault),
     response: Vec<u8>,
@@ -100,6 +102,7 @@ impl<A> Host<A> {
             app,
             accepting: true,
             refusing: false,
+            postponing: false,
             faults: (0, SocketFault::Lost),
             response: Vec::new(),
             train: vec![0; 65_536],
@@ -167,6 +170,13 @@ impl<A: Application> Host<A> {
                 connection.expire_handshake(now);
             }
         }
+        let arrival = match arrival {
+            DatagramEvent::Incoming(incoming) if self.postponing => {
+                let postponed = incoming.postpone();
+                self.endpoint.reconsider(now, postponed, &mut self.response)
+            }
+            arrival => arrival,
+        };
         let handle = match arrival {
             DatagramEvent::Connection(handle) => handle,
             DatagramEvent::Incoming(incoming) if self.refusing => {

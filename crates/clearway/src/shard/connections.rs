@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clearway_quic::connection::{ConnectionError, EndpointEvent};
-use clearway_quic::endpoint::ConnectionHandle;
+use clearway_quic::endpoint::{ConnectionHandle, Postponed};
 use clearway_quic::error::{Code, TransportError};
 use clearway_quic::{Instant, Role};
 use clearway_udp::SteeringKey;
@@ -94,7 +94,7 @@ pub(super) struct Connections {
     pub(super) endpoint_events: Vec<EndpointEvent>,
     /// Buffer for responses without a connection.
     pub(super) response: Vec<u8>,
-    pub(super) pending_clients: PendingClients,
+    pub(super) pending_clients: PendingClients<Postponed>,
     pub(super) handshake_pace: HandshakePace,
     /// How much was left in the socket when it was last read.
     pub(super) pressure: Pressure,

@@ -67,11 +67,19 @@ pub(super) enum Pushed {
     Known,
 }
 
+/// A client that waits, with the attempt that its first datagram made.
+#[derive(Debug)]
+pub(super) struct PendingClient<A> {
+    pub(super) attempt: A,
+    /// All that it has sent, in the order of arrival.
+    pub(super) datagrams: Vec<QueuedDatagram>,
+}
+
 /// The clients that wait, by the number of recent handshakes from their source.
 #[derive(Debug)]
-pub(super) struct PendingClients {
-    /// What each has sent. Its key is in one of the queues.
-    datagrams: HashMap<ClientKey, Vec<QueuedDatagram>, FixedState>,
+pub(super) struct PendingClients<A> {
+    /// Each of them. Its key is in one of the queues.
+    clients: HashMap<ClientKey, PendingClient<A>, FixedState>,
     classes: [VecDeque<ClientKey>; CLASSES.len()],
     /// Those of offenders, which wait for all others and until the pause is over.
     of_offenders: VecDeque<ClientKey>,
@@ -81,12 +89,12 @@ pub(super) struct PendingClients {
     until_last: u8,
 }
 
-impl PendingClients {
+impl<A> PendingClients<A> {
     /// Creates an empty queue. With a `secret` hash, attackers cannot choose what shares the places
     /// of others in its tables.
     pub(super) fn new(secret: u64) -> Self {
         Self {
-            datagrams: HashMap::with_hasher(FixedState::with_seed(secret)),
+            clients: HashMap::with_hasher(FixedState::with_seed(secret)),
             classes: Default::default(),
             of_offenders: VecDeque::new(),
             recent: RecentHandshakes::new(secret),
@@ -96,11 +104,11 @@ impl PendingClients {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.datagrams.len()
+        self.clients.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.datagrams.is_empty()
+        self.clients.is_empty()
     }
 
     /// Whether clients wait that are not of offenders.
@@ -122,20 +130,22 @@ impl PendingClients {
             && source.is_some_and(|source| self.offenders.contains(now, source))
     }
 
-    /// Adds a datagram with an Initial packet for `dcid` from a client of `source`; one without a source
-    /// is trusted and goes first.
+    /// Adds a datagram with an Initial packet for `dcid` from a client of `source`, and the attempt to connect that it
+    /// makes if the client does not wait already. One without a source is trusted and goes first.
     pub(super) fn push(
         &mut self,
         now: Instant,
         source: Option<Source>,
         dcid: ConnectionId,
+        attempt: A,
         datagram: QueuedDatagram,
     ) -> Pushed {
         let remote = datagram.from.remote;
         let client = ClientKey { remote, dcid };
-        if let Entry::Occupied(mut waiting) = self.datagrams.entry(client) {
-            if waiting.get().len() < DATAGRAMS_PER_CLIENT {
-                waiting.get_mut().push(datagram);
+        if let Entry::Occupied(mut waiting) = self.clients.entry(client) {
+            let datagrams = &mut waiting.get_mut().datagrams;
+            if datagrams.len() < DATAGRAMS_PER_CLIENT {
+                datagrams.push(datagram);
             }
             return Pushed::Known;
         }
@@ -148,11 +158,13 @@ impl PendingClients {
             queue.pop_front()
         };
         queue.push_back(client);
-        self.datagrams.insert(client, vec![datagram]);
+        let datagrams = vec![datagram];
+        self.clients
+            .insert(client, PendingClient { attempt, datagrams });
         match dropped {
             None => Pushed::Added,
             Some(oldest) => {
-                self.datagrams.remove(&oldest);
+                self.clients.remove(&oldest);
                 Pushed::AddedForAnother
             }
         }
@@ -168,9 +180,8 @@ impl PendingClients {
         CLASSES.iter().position(|most| begun <= *most).unwrap_or(0)
     }
 
-    /// Removes the client of the highest priority that may begin, or now and then of the lowest. Returns
-    /// its datagrams, in the order of their arrival.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<Vec<QueuedDatagram>> {
+    /// Removes the client of the highest priority that may begin, or now and then of the lowest.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<PendingClient<A>> {
         let client = if self.has_ordinary() {
             self.pop_ordinary()
         } else if self.offenders.pause(now).is_none() {
@@ -178,14 +189,13 @@ impl PendingClients {
         } else {
             None
         };
-        self.datagrams.remove(&client?)
+        self.clients.remove(&client?)
     }
 
     /// Removes the next client of the highest priority: its source has begun no handshake recently.
-    /// Returns its datagrams, in the order of their arrival.
-    pub(super) fn pop_quiet(&mut self) -> Option<Vec<QueuedDatagram>> {
+    pub(super) fn pop_quiet(&mut self) -> Option<PendingClient<A>> {
         let client = self.classes.first_mut().and_then(next)?;
-        self.datagrams.remove(&client)
+        self.clients.remove(&client)
     }
 
     /// Removes the next client that is not of an offender from its queue.
@@ -238,7 +248,7 @@ mod tests {
         Source::of(std::net::Ipv4Addr::new(10, 0, a, b).into())
     }
 
-    impl PendingClients {
+    impl PendingClients<()> {
         /// Adds a datagram of client `n` of a source.
         fn add(&mut self, source: Option<Source>, n: u16) -> Pushed {
             let remote = ([10, 0, 0, 1], 1).into();
@@ -251,12 +261,13 @@ mod tests {
                 },
                 datagram: n.to_be_bytes().to_vec(),
             };
-            self.push(NOW, source, dcid, datagram)
+            self.push(NOW, source, dcid, (), datagram)
         }
 
         /// Removes the next client. Returns its number.
         fn next(&mut self, now: Instant) -> Option<u16> {
-            let [first] = <[QueuedDatagram; 1]>::try_from(self.pop(now)?).unwrap();
+            let client = self.pop(now)?;
+            let [first] = <[QueuedDatagram; 1]>::try_from(client.datagrams).unwrap();
             Some(u16::from_be_bytes([first.datagram[0], first.datagram[1]]))
         }
 
@@ -273,7 +284,7 @@ mod tests {
 
     #[test]
     fn clients_from_sources_with_few_recent_handshakes_go_first() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         pending_clients.record_many(source(1));
         pending_clients.record_handshake(NOW, source(2));
         for from in [1, 2, 3] {
@@ -287,20 +298,20 @@ mod tests {
 
     #[test]
     fn client_of_a_quiet_source_is_one_that_has_begun_none_recently() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         pending_clients.record_handshake(NOW, source(1));
         for (from, n) in [(1, 1), (2, 2), (1, 3)] {
             pending_clients.add(Some(source(from)), n);
         }
         let quiet = pending_clients.pop_quiet().unwrap();
-        assert_eq!(quiet[0].datagram, [0, 2]);
+        assert_eq!(quiet.datagrams[0].datagram, [0, 2]);
         assert!(pending_clients.pop_quiet().is_none());
         assert_eq!(pending_clients.rest(), [1, 3]);
     }
 
     #[test]
     fn clients_of_offenders_wait_for_all_others_and_for_the_end_of_their_pause() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         let time = Duration::from_millis(1);
         let end = {
             let offenders = &mut pending_clients.offenders;
@@ -329,21 +340,21 @@ mod tests {
 
     #[test]
     fn client_waits_once_with_all_that_it_sends_meanwhile() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         assert_eq!(pending_clients.add(None, 1), Pushed::Added);
         assert_eq!(pending_clients.add(None, 2), Pushed::Added);
         for _ in 0..DATAGRAMS_PER_CLIENT {
             assert_eq!(pending_clients.add(None, 1), Pushed::Known);
         }
         let first = pending_clients.pop(NOW).unwrap();
-        assert_eq!(first.len(), DATAGRAMS_PER_CLIENT);
-        assert!(first.iter().all(|one| one.datagram == [0, 1]));
+        assert_eq!(first.datagrams.len(), DATAGRAMS_PER_CLIENT);
+        assert!(first.datagrams.iter().all(|one| one.datagram == [0, 1]));
         assert_eq!(pending_clients.rest(), [2]);
     }
 
     #[test]
     fn source_of_sixteen_recent_handshakes_has_many() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         for before in 0..40 {
             let many = pending_clients.record_handshake(NOW, source(1));
             assert_eq!(many, before >= 16, "{before}");
@@ -353,7 +364,7 @@ mod tests {
 
     #[test]
     fn full_class_drops_the_client_that_has_waited_longest() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         pending_clients.record_many(source(1));
         for n in 0..ALL {
             let pushed = pending_clients.add(Some(source(1)), n);
@@ -369,7 +380,7 @@ mod tests {
 
     #[test]
     fn client_of_the_lowest_priority_begins_however_many_others_wait() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         pending_clients.record_many(source(1));
         pending_clients.add(Some(source(1)), ALL);
         let mut begun = 0;
@@ -383,7 +394,7 @@ mod tests {
 
     #[test]
     fn long_queue_serves_the_newest_first_and_a_short_one_the_oldest() {
-        let mut pending_clients = PendingClients::new(7);
+        let mut pending_clients = PendingClients::<()>::new(7);
         for n in 0..ALL {
             // Each has a source of its own, which has begun nothing.
             pending_clients.add(Some(source(n)), n);

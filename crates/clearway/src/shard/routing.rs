@@ -2,9 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use clearway_quic::cid::ConnectionId;
 use clearway_quic::connection::{EndpointEvent, RecvMeta};
-use clearway_quic::endpoint::{ConnectionHandle, DatagramEvent, Endpoint, Incoming, Source};
+use clearway_quic::endpoint::{
+    ConnectionHandle, DatagramEvent, Endpoint, Incoming, Postponed, Source,
+};
 use clearway_quic::{Instant, Role};
 use clearway_udp::steering;
 
@@ -13,7 +14,7 @@ use super::chores::{Chore, Leisure};
 use super::connections::{Connections, SourceStanding};
 use super::driver::broken;
 use super::link::count;
-use super::pending_clients::Pushed;
+use super::pending_clients::{PendingClient, Pushed};
 use super::strays::{QueuedDatagram, Strays};
 use super::transmitter::send_datagram;
 use crate::config::Admission;
@@ -26,6 +27,11 @@ use crate::panic::{CaughtPanic, catch};
 /// routing panic must not end the shard; when every packet does, its routes are broken and
 /// no client is served any more.
 const ROUTING_PANICS: u32 = 1_000;
+
+/// Returns the source that a client counts towards.
+fn source_of(endpoint: &Endpoint, from: RecvMeta) -> Option<Source> {
+    endpoint.admission().source_of(from.remote.ip())
+}
 
 impl Connections {
     /// Returns the shard that owns a datagram, if it is not this one.
@@ -70,19 +76,32 @@ impl Connections {
     ) -> Option<ConnectionHandle> {
         #[cfg(feature = "testing")]
         self.strike();
-        match endpoint.receive(now, unix_now, from, datagram, &mut self.response) {
+        let event = endpoint.receive(now, unix_now, from, datagram, &mut self.response);
+        if let DatagramEvent::Incoming(incoming) = event {
+            let source = source_of(endpoint, from);
+            if room && !self.pending_clients.must_wait(now, source) {
+                return self.accept_client(endpoint, now, from, *incoming);
+            }
+            self.defer_client(now, source, *incoming, from, datagram);
+            return None;
+        }
+        self.on_datagram_event(endpoint, now, from, event)
+    }
+
+    /// Does what a datagram calls for, or a client that has waited. Returns the connection that it belongs to.
+    fn on_datagram_event(
+        &mut self,
+        endpoint: &mut Endpoint,
+        now: Instant,
+        from: RecvMeta,
+        event: DatagramEvent,
+    ) -> Option<ConnectionHandle> {
+        match event {
             DatagramEvent::Connection(handle) => {
                 self.mark_ready(handle);
                 Some(handle)
             }
-            DatagramEvent::Incoming(incoming) => {
-                let source = endpoint.admission().source_of(from.remote.ip());
-                if room && !self.pending_clients.must_wait(now, source) {
-                    return self.accept_client(endpoint, now, from, source, *incoming);
-                }
-                self.defer_client(now, from, source, incoming.destination_cid(), datagram);
-                None
-            }
+            DatagramEvent::Incoming(incoming) => self.accept_client(endpoint, now, from, *incoming),
             DatagramEvent::Response => {
                 self.respond(from);
                 None
@@ -131,16 +150,21 @@ impl Connections {
     fn defer_client(
         &mut self,
         now: Instant,
-        from: RecvMeta,
         source: Option<Source>,
-        dcid: ConnectionId,
+        incoming: Incoming,
+        from: RecvMeta,
         datagram: &[u8],
     ) {
-        let stray = QueuedDatagram {
+        let datagram = QueuedDatagram {
             from,
             datagram: datagram.to_vec(),
         };
-        match self.pending_clients.push(now, source, dcid, stray) {
+        let dcid = incoming.destination_cid();
+        let attempt = incoming.postpone();
+        match self
+            .pending_clients
+            .push(now, source, dcid, attempt, datagram)
+        {
             Pushed::Known => {}
             Pushed::Added => count(&self.link.counts.clients_deferred),
             Pushed::AddedForAnother => {
@@ -162,7 +186,7 @@ impl Connections {
     ) -> Result<(), EndpointError> {
         while let Some(stray) = strays.pop() {
             let room = self.has_room_for_client(now);
-            self.take_copy(now, stray, room)?;
+            self.take_stray(now, stray, room)?;
         }
         Ok(())
     }
@@ -178,41 +202,42 @@ impl Connections {
         leisure: Leisure,
     ) -> Result<(), EndpointError> {
         if self.handshake_pace.may_begin_quiet(now)
-            && let Some(datagrams) = self.pending_clients.pop_quiet()
+            && let Some(client) = self.pending_clients.pop_quiet()
         {
             self.handshake_pace.on_quiet(now);
-            self.begin_client(now, datagrams)?;
+            self.begin_client(now, client)?;
         }
         while leisure.allows(Chore::Handshakes)
             && self.begun < self.handshake_pace.per_turn(now)
             && self.handshakes_resume_at().is_none()
-            && let Some(datagrams) = self.pending_clients.pop(now)
+            && let Some(client) = self.pending_clients.pop(now)
         {
-            self.begin_client(now, datagrams)?;
+            self.begin_client(now, client)?;
         }
         self.send_trains(now).map_err(broken)
     }
 
-    /// Begins the handshake of a client that has waited with these datagrams, unless it is turned away,
-    /// and gives it a turn.
+    /// Begins the handshake of a client that has waited, unless it is turned away, and gives it a turn.
     ///
     /// # Errors
     /// As [`begin_pending_clients`](Self::begin_pending_clients).
     fn begin_client(
         &mut self,
         now: Instant,
-        datagrams: Vec<QueuedDatagram>,
+        client: PendingClient<Postponed>,
     ) -> Result<(), EndpointError> {
         let before = self.begun;
         let began = self.link.clock.now();
-        let mut begun = None;
-        for datagram in datagrams {
-            begun = self.take_copy(now, datagram, true)?;
-            if begun.is_none() {
-                break;
+        let PendingClient { attempt, datagrams } = client;
+        let from = datagrams.first().map(|first| first.from);
+        let handle = match from {
+            Some(from) => self.reconsider(now, from, attempt)?,
+            None => None,
+        };
+        if let Some(handle) = handle {
+            for datagram in datagrams {
+                self.pass_copy(now, handle, datagram);
             }
-        }
-        if let Some(handle) = begun {
             self.serve_begun(handle).map_err(broken)?;
         }
         if self.begun > before {
@@ -224,45 +249,72 @@ impl Connections {
         Ok(())
     }
 
-    /// Routes a datagram that was queued. Returns the connection that it belongs to, if there is one.
+    /// Decides about a client that has waited. Returns its connection, unless it is turned away.
     ///
     /// # Errors
     /// As [`on_routing_panic`](Self::on_routing_panic).
-    fn take_copy(
+    fn reconsider(
         &mut self,
         now: Instant,
-        mut stray: QueuedDatagram,
+        from: RecvMeta,
+        attempt: Postponed,
+    ) -> Result<Option<ConnectionHandle>, EndpointError> {
+        self.catch_routing(|shard, endpoint| {
+            let event = endpoint.reconsider(now, attempt, &mut shard.response);
+            shard.on_datagram_event(endpoint, now, from, event)
+        })
+    }
+
+    /// Routes a datagram that another shard has forwarded.
+    ///
+    /// # Errors
+    /// As [`on_routing_panic`](Self::on_routing_panic).
+    fn take_stray(
+        &mut self,
+        now: Instant,
+        stray: QueuedDatagram,
         room: bool,
+    ) -> Result<(), EndpointError> {
+        let unix_now = Clock::unix_seconds();
+        let handle = self.catch_routing(|shard, endpoint| {
+            let QueuedDatagram { from, datagram } = &stray;
+            shard.route(endpoint, now, unix_now, *from, datagram, room)
+        })?;
+        if let Some(handle) = handle {
+            self.pass_copy(now, handle, stray);
+        }
+        Ok(())
+    }
+
+    /// Finds the connection of a datagram by `route`. If that panics, the datagram is dropped.
+    ///
+    /// # Errors
+    /// As [`on_routing_panic`](Self::on_routing_panic).
+    fn catch_routing(
+        &mut self,
+        route: impl FnOnce(&mut Self, &mut Endpoint) -> Option<ConnectionHandle>,
     ) -> Result<Option<ConnectionHandle>, EndpointError> {
         let link = self.link.clone();
-        let unix_now = Clock::unix_seconds();
-        let QueuedDatagram { from, datagram } = &mut stray;
-        let routed = catch(|| {
-            let mut endpoint = link.endpoint();
-            self.route(&mut endpoint, now, unix_now, *from, datagram, room)
-        });
-        let handle = match routed {
+        match catch(|| route(self, &mut link.endpoint())) {
             Ok(handle) => {
                 self.on_routed();
-                handle
+                Ok(handle)
             }
-            Err(panic) => {
-                self.on_routing_panic(panic)?;
-                None
-            }
-        };
-        let Some(handle) = handle else {
-            return Ok(None);
-        };
+            Err(panic) => self.on_routing_panic(panic).map(|()| None),
+        }
+    }
+
+    /// Passes a datagram that was queued to its connection.
+    fn pass_copy(&mut self, now: Instant, handle: ConnectionHandle, copy: QueuedDatagram) {
+        let QueuedDatagram { from, mut datagram } = copy;
         if self.backlog.has(handle) {
             // Behind the datagrams that arrived earlier.
-            self.set_aside(handle, *from, datagram);
+            self.set_aside(handle, from, &datagram);
         } else if let Some(shared) = self.shared(handle) {
             let _ = shared.with_state(Stage::Receive, |state| {
-                state.quic.receive(now, *from, datagram);
+                state.quic.receive(now, from, &mut datagram);
             });
         }
-        Ok(Some(handle))
     }
 
     /// Begins the connection of a new client, if the application admits it.
@@ -271,7 +323,6 @@ impl Connections {
         endpoint: &mut Endpoint,
         now: Instant,
         from: RecvMeta,
-        source: Option<Source>,
         incoming: Incoming,
     ) -> Option<ConnectionHandle> {
         if self.closing.is_some() || self.admit(&incoming) == Admission::Refuse {
@@ -281,6 +332,7 @@ impl Connections {
         }
         self.begun = self.begun.saturating_add(1);
         self.handshake_pace.on_untimed_handshake(now);
+        let source = source_of(endpoint, from);
         let pending = &mut self.pending_clients;
         let standing = source.map_or_else(SourceStanding::default, |source| SourceStanding {
             has_many: pending.record_handshake(now, source),

@@ -8,7 +8,7 @@ use clearway_recovery::controller::SavedPath;
 
 use super::admission::{AdmissionGuard, Denial, Refusal};
 use super::handshakes::PendingHandshake;
-use super::incoming::{ClientHelloPart, Incoming, OpenedInitial, hello, open};
+use super::incoming::{ClientHelloPart, Incoming, OpenedInitial, Postponed, hello, open};
 use super::{ConnectionHandle, DatagramEvent, Endpoint, FirstDatagram, ServerConfig, reply};
 use crate::Instant;
 use crate::cid::ConnectionId;
@@ -101,6 +101,24 @@ impl Endpoint {
         };
         let token = self.read_token(&mut initial, token);
         self.decide(first.now, initial, token, response)
+    }
+
+    /// Decides about a client that was [postponed](Incoming::postpone), by the limits as they are now. If its
+    /// connection has begun meanwhile, that one is returned, and if it is to be answered, the answer is written to
+    /// `response`, both as by [`receive`](Self::receive).
+    pub fn reconsider(
+        &mut self,
+        now: Instant,
+        postponed: Postponed,
+        response: &mut Vec<u8>,
+    ) -> DatagramEvent {
+        response.clear();
+        let Postponed { initial } = postponed;
+        if let Some(handle) = self.routes.get(&initial.dcid) {
+            return DatagramEvent::Connection(handle);
+        }
+        let decided = self.decide(now, initial, Ok(()), response);
+        decided.unwrap_or_else(|reason| self.drop_for(reason))
     }
 
     /// Answers with Retry or a refusal, or leaves the decision to the application.

@@ -33,6 +33,13 @@ pub struct Incoming {
     pub(super) admitted: AdmissionGuard,
 }
 
+/// A client's connection attempt that waits, and counts towards no limit meanwhile: see
+/// [`Incoming::postpone`].
+#[derive(Debug)]
+pub struct Postponed {
+    pub(super) initial: OpenedInitial,
+}
+
 /// An authenticated Initial packet of a client without a connection yet.
 #[derive(Debug)]
 pub(super) struct OpenedInitial {
@@ -63,6 +70,15 @@ impl Incoming {
     #[must_use]
     pub fn destination_cid(&self) -> ConnectionId {
         self.initial.dcid
+    }
+
+    /// Leaves the decision for later, when [`Endpoint::reconsider`](super::Endpoint::reconsider) makes it anew. The
+    /// packet is not opened again then, and its token, which is good for one use, has been read.
+    #[must_use]
+    pub fn postpone(self) -> Postponed {
+        Postponed {
+            initial: self.initial,
+        }
     }
 
     /// Returns whether a token validated that address (RFC 9000 §8.1).

@@ -31,7 +31,7 @@ pub use self::admission::AdmissionControl;
 use self::admission::AdmissionGuard;
 pub use self::config::{EndpointConfig, GeneratorFactory, ServerConfig};
 use self::handshakes::Handshakes;
-pub use self::incoming::Incoming;
+pub use self::incoming::{Incoming, Postponed};
 pub use self::limits::Limits;
 pub use self::route::ConnectionHandle;
 use self::route::Routes;
@@ -301,12 +301,14 @@ impl Endpoint {
             Ok(arrival) => arrival,
             Err(reason) => match self.routes.get_reset(datagram) {
                 Some(handle) => DatagramEvent::Connection(handle),
-                None => {
-                    self.counters.dropped.count_one();
-                    DatagramEvent::Dropped(reason)
-                }
+                None => self.drop_for(reason),
             },
         }
+    }
+
+    fn drop_for(&mut self, reason: DropReason) -> DatagramEvent {
+        self.counters.dropped.count_one();
+        DatagramEvent::Dropped(reason)
     }
 
     /// Returns the connection that sent the packet with a long header whose beginning an ICMP

@@ -41,6 +41,20 @@ fn new_token_avoids_retry_on_next_connection() {
     assert!((world.now - first).as_millis() < 40, "no round trip more");
 }
 
+/// It is good for one use, which must not be the look at a packet that is then looked at again.
+#[test]
+fn new_token_avoids_retry_for_a_client_about_which_the_server_decides_later() {
+    let mut setup = Setup::new();
+    setup.always_retry = true;
+    let mut world = World::new(setup, path(CLEAN, 1), 2);
+    world.server.postponing = true;
+    world.handshake();
+    close_and_drain(&mut world);
+    let before = world.server.endpoint.counters().retries;
+    world.handshake();
+    assert_eq!(world.server.endpoint.counters().retries, before);
+}
+
 #[test]
 fn token_from_other_address_does_not_validate() {
     let mut setup = Setup::new();

@@ -159,6 +159,51 @@ fn pending_incoming_connection_counts_until_dropped() {
 }
 
 #[test]
+fn postponed_client_counts_towards_no_limit_and_is_refused_if_one_is_reached_meanwhile() {
+    let mut server = Server::new(|limits| limits.connections = 1);
+    let postpone = |server: &mut Server, last| {
+        let Outcome::Incoming(incoming) = server.begin(0, ip(last)) else {
+            panic!("there is a place");
+        };
+        incoming.postpone()
+    };
+    let [first, second] = [1, 2].map(|last| postpone(&mut server, last));
+    assert_eq!(server.admission.connections(), 0);
+    assert!(server.accepts(1, ip(3)));
+    let now = server.world.now;
+    let endpoint = &mut server.shards[0];
+    let refused = endpoint.reconsider(now, first, &mut server.response);
+    assert!(matches!(refused, DatagramEvent::Response), "{refused:?}");
+    server.end(0);
+    let endpoint = &mut server.shards[0];
+    let admitted = endpoint.reconsider(now, second, &mut server.response);
+    let DatagramEvent::Incoming(admitted) = admitted else {
+        panic!("{admitted:?}");
+    };
+    assert_eq!(admitted.remote().ip(), ip(2));
+}
+
+#[test]
+fn postponed_client_whose_connection_has_begun_meanwhile_gets_that_one() {
+    let mut server = Server::new(|_| {});
+    let flight = first_flight(&mut server.world).swap_remove(0).data;
+    let now = server.world.now;
+    let [first, second] = [(), ()].map(|()| {
+        let (shard, response) = (&mut server.shards[0], &mut server.response);
+        let event = shard.receive(now, UNIX_ORIGIN, received(ip(1)), &flight, response);
+        let DatagramEvent::Incoming(incoming) = event else {
+            panic!("{event:?}");
+        };
+        *incoming
+    });
+    let postponed = first.postpone();
+    let endpoint = &mut server.shards[0];
+    let (handle, _connection) = endpoint.accept(now, second).expect("its own settings");
+    let event = endpoint.reconsider(now, postponed, &mut server.response);
+    assert!(matches!(event, DatagramEvent::Connection(found) if found == handle));
+}
+
+#[test]
 fn connections_of_ended_shard_are_not_counted() {
     let mut server = Server::new(|limits| limits.connections = 8);
     for n in 0..8 {

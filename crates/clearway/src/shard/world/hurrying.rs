@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use clearway_quic::cid::ConnectionId;
 use clearway_quic::endpoint::Source;
 
 use super::peer::Peer;
-use super::silent::not_a_handshake;
 use super::{SERVER, Scope, Shard, client_config};
 use crate::shard::connections::{Connections, FAVORED_WINDOW};
 use crate::shard::scheduler::TimeAccount;
@@ -24,8 +22,7 @@ impl Shard {
         for _ in 0..begun {
             pending_clients.record_handshake(now, source);
         }
-        let dcid = ConnectionId::new(&[number; 4]).expect("short");
-        pending_clients.push(now, Some(source), dcid, not_a_handshake());
+        self.add_newcomer(number, Some(source));
     }
 
     /// Queues a turn of a connection that is not favored, and a client of a source that has begun a

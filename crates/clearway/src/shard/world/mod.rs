@@ -12,6 +12,7 @@ mod fairness;
 mod hurrying;
 mod invariants;
 mod lingering;
+mod newcomers;
 mod offending;
 mod peer;
 mod shortage;

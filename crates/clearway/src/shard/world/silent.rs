@@ -2,17 +2,12 @@
 
 use std::time::Duration;
 
-use clearway_quic::ack::ReceivedEcn;
-use clearway_quic::cid::ConnectionId;
-use clearway_quic::connection::RecvMeta;
-
 use super::app::App;
 use super::peer::Peer;
 use super::{SERVER, Scope, Shard, client_config};
 use crate::connection::Stage;
 use crate::shard::Clock;
 use crate::shard::pending_clients::Pushed;
-use crate::shard::strays::QueuedDatagram;
 
 /// Clients that abandon their handshakes.
 const SILENT: usize = 40;
@@ -25,18 +20,6 @@ const PROBES_DUE: Duration = Duration::from_secs(3);
 
 /// Stream data in a turn that shows a download.
 const BULK: u64 = 1 << 20;
-
-/// Returns a datagram that begins no connection.
-pub(super) fn not_a_handshake() -> QueuedDatagram {
-    QueuedDatagram {
-        from: RecvMeta {
-            remote: ([10, 0, 1, 1], 1).into(),
-            local_ip: None,
-            ecn: ReceivedEcn::NotEct,
-        },
-        datagram: vec![0; 30],
-    }
-}
 
 impl Shard {
     /// Creates a shard with clients that have acknowledged nothing since their handshakes, with whose
@@ -133,12 +116,10 @@ fn probes_of_silent_clients_are_sent_one_at_a_time_beside_a_download() {
 fn probes_of_silent_clients_take_turns_with_clients_that_are_turned_away() {
     let mut shard = Shard::with_probes_due();
     let mut turns = 0_u32;
+    shard.driver.as_mut().expect("runs").shard.refuse_clients();
     while shard.probed(1) < SILENT {
         shard.download();
-        let now = shard.now;
-        let pending = &mut shard.driver.as_mut().expect("runs").shard.pending_clients;
-        let dcid = ConnectionId::new(&u32::to_be_bytes(turns)).expect("short");
-        let pushed = pending.push(now, None, dcid, not_a_handshake());
+        let pushed = shard.add_newcomer((turns % 200) as u8, None);
         assert_eq!(pushed, Pushed::Added);
         shard.take_turn();
         turns += 1;
