@@ -12,13 +12,14 @@
 //! A client waits once, with all that it sends meanwhile. If its datagrams waited on their own, one of
 //! them could begin its connection a second time, long after that has ended.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use clearway_quic::Instant;
 use clearway_quic::cid::ConnectionId;
+use clearway_quic::connection::RecvMeta;
 use clearway_quic::endpoint::Source;
+use clearway_quic::wire::header::route;
 use foldhash::fast::FixedState;
 
 use super::offenders::Offenders;
@@ -54,17 +55,6 @@ struct ClientKey {
     remote: SocketAddr,
     /// The Destination Connection ID of its Initial packets.
     dcid: ConnectionId,
-}
-
-/// What became of a client whose datagram was to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pushed {
-    /// It waits from now on.
-    Added,
-    /// It waits from now on, and the one of its class that had waited longest was dropped for it.
-    AddedForAnother,
-    /// It waited already.
-    Known,
 }
 
 /// A client that waits, with the attempt that its first datagram made.
@@ -130,8 +120,31 @@ impl<A> PendingClients<A> {
             && source.is_some_and(|source| self.offenders.contains(now, source))
     }
 
-    /// Adds a datagram with an Initial packet for `dcid` from a client of `source`, and the attempt to connect that it
-    /// makes if the client does not wait already. One without a source is trusted and goes first.
+    /// Keeps a datagram if it is of a client that waits: whoever sends it knows the connection ID that the client
+    /// has chosen. Returns whether it is.
+    pub(super) fn keep(&mut self, from: RecvMeta, datagram: &[u8]) -> bool {
+        if self.clients.is_empty() {
+            return false;
+        }
+        let remote = from.remote;
+        let Some(dcid) = initial_dcid(datagram) else {
+            return false;
+        };
+        let Some(client) = self.clients.get_mut(&ClientKey { remote, dcid }) else {
+            return false;
+        };
+        if client.datagrams.len() < DATAGRAMS_PER_CLIENT {
+            client.datagrams.push(QueuedDatagram {
+                from,
+                datagram: datagram.to_vec(),
+            });
+        }
+        true
+    }
+
+    /// Adds a client of `source` with its first datagram, in which an Initial packet for `dcid` makes this attempt to
+    /// connect. One without a source is trusted and goes first. Returns the client of its class that had waited
+    /// longest, if it was dropped for this one.
     pub(super) fn push(
         &mut self,
         now: Instant,
@@ -139,16 +152,9 @@ impl<A> PendingClients<A> {
         dcid: ConnectionId,
         attempt: A,
         datagram: QueuedDatagram,
-    ) -> Pushed {
+    ) -> Option<PendingClient<A>> {
         let remote = datagram.from.remote;
         let client = ClientKey { remote, dcid };
-        if let Entry::Occupied(mut waiting) = self.clients.entry(client) {
-            let datagrams = &mut waiting.get_mut().datagrams;
-            if datagrams.len() < DATAGRAMS_PER_CLIENT {
-                datagrams.push(datagram);
-            }
-            return Pushed::Known;
-        }
         let class = self.class(now, source);
         let class = self.classes.get_mut(class);
         let queue = class.unwrap_or(&mut self.of_offenders);
@@ -161,13 +167,7 @@ impl<A> PendingClients<A> {
         let datagrams = vec![datagram];
         self.clients
             .insert(client, PendingClient { attempt, datagrams });
-        match dropped {
-            None => Pushed::Added,
-            Some(oldest) => {
-                self.clients.remove(&oldest);
-                Pushed::AddedForAnother
-            }
-        }
+        dropped.and_then(|oldest| self.clients.remove(&oldest))
     }
 
     /// Returns the class of clients from a source, which is beyond all others for an offender.
@@ -222,6 +222,13 @@ impl<A> PendingClients<A> {
     }
 }
 
+/// Returns the Destination Connection ID of a datagram that begins with a long header.
+fn initial_dcid(datagram: &[u8]) -> Option<ConnectionId> {
+    let route = route(datagram, 0)?;
+    route.version?;
+    ConnectionId::new(route.dcid)
+}
+
 /// Removes the next client of a class: the newest of a long queue.
 fn next(class: &mut VecDeque<ClientKey>) -> Option<ClientKey> {
     match class.len() {
@@ -236,7 +243,6 @@ mod tests {
 
     use super::*;
     use clearway_quic::ack::ReceivedEcn;
-    use clearway_quic::connection::RecvMeta;
 
     const NOW: Instant = Instant::from_nanos(5_000_000_000);
 
@@ -248,27 +254,39 @@ mod tests {
         Source::of(std::net::Ipv4Addr::new(10, 0, a, b).into())
     }
 
+    /// The beginning of an Initial packet of client `n`.
+    fn datagram(n: u16) -> QueuedDatagram {
+        let [high, low] = n.to_be_bytes();
+        QueuedDatagram {
+            from: RecvMeta {
+                remote: ([10, 0, 0, 1], 1).into(),
+                local_ip: None,
+                ecn: ReceivedEcn::NotEct,
+            },
+            datagram: vec![0xc0, 0, 0, 0, 1, 2, high, low],
+        }
+    }
+
+    impl PendingClient<()> {
+        fn number(&self) -> u16 {
+            let datagram = &self.datagrams[0].datagram;
+            u16::from_be_bytes([datagram[6], datagram[7]])
+        }
+    }
+
     impl PendingClients<()> {
-        /// Adds a datagram of client `n` of a source.
-        fn add(&mut self, source: Option<Source>, n: u16) -> Pushed {
-            let remote = ([10, 0, 0, 1], 1).into();
+        /// Adds client `n` of a source. Returns the number of the one that was dropped.
+        fn add(&mut self, source: Option<Source>, n: u16) -> Option<u16> {
             let dcid = ConnectionId::new(&n.to_be_bytes()).unwrap();
-            let datagram = QueuedDatagram {
-                from: RecvMeta {
-                    remote,
-                    local_ip: None,
-                    ecn: ReceivedEcn::NotEct,
-                },
-                datagram: n.to_be_bytes().to_vec(),
-            };
-            self.push(NOW, source, dcid, (), datagram)
+            let dropped = self.push(NOW, source, dcid, (), datagram(n));
+            dropped.map(|client| client.number())
         }
 
         /// Removes the next client. Returns its number.
         fn next(&mut self, now: Instant) -> Option<u16> {
             let client = self.pop(now)?;
-            let [first] = <[QueuedDatagram; 1]>::try_from(client.datagrams).unwrap();
-            Some(u16::from_be_bytes([first.datagram[0], first.datagram[1]]))
+            assert_eq!(client.datagrams.len(), 1);
+            Some(client.number())
         }
 
         fn rest(&mut self) -> Vec<u16> {
@@ -304,7 +322,7 @@ mod tests {
             pending_clients.add(Some(source(from)), n);
         }
         let quiet = pending_clients.pop_quiet().unwrap();
-        assert_eq!(quiet.datagrams[0].datagram, [0, 2]);
+        assert_eq!(quiet.number(), 2);
         assert!(pending_clients.pop_quiet().is_none());
         assert_eq!(pending_clients.rest(), [1, 3]);
     }
@@ -341,15 +359,35 @@ mod tests {
     #[test]
     fn client_waits_once_with_all_that_it_sends_meanwhile() {
         let mut pending_clients = PendingClients::<()>::new(7);
-        assert_eq!(pending_clients.add(None, 1), Pushed::Added);
-        assert_eq!(pending_clients.add(None, 2), Pushed::Added);
+        let keep = |pending_clients: &mut PendingClients<()>, n| {
+            let QueuedDatagram { from, datagram } = datagram(n);
+            pending_clients.keep(from, &datagram)
+        };
+        assert!(!keep(&mut pending_clients, 1), "nobody waits");
+        pending_clients.add(None, 1);
+        pending_clients.add(None, 2);
+        assert!(!keep(&mut pending_clients, 3), "another client");
         for _ in 0..DATAGRAMS_PER_CLIENT {
-            assert_eq!(pending_clients.add(None, 1), Pushed::Known);
+            assert!(keep(&mut pending_clients, 1));
         }
         let first = pending_clients.pop(NOW).unwrap();
         assert_eq!(first.datagrams.len(), DATAGRAMS_PER_CLIENT);
-        assert!(first.datagrams.iter().all(|one| one.datagram == [0, 1]));
+        let of_first = |one: &QueuedDatagram| one.datagram == datagram(1).datagram;
+        assert!(first.datagrams.iter().all(of_first));
         assert_eq!(pending_clients.rest(), [2]);
+    }
+
+    #[test]
+    fn datagram_from_another_address_or_with_a_short_header_is_of_no_client_that_waits() {
+        let mut pending_clients = PendingClients::<()>::new(7);
+        pending_clients.add(None, 1);
+        let QueuedDatagram { mut from, datagram } = datagram(1);
+        assert!(!pending_clients.keep(from, &datagram[..7]));
+        let mut short = datagram.clone();
+        short[0] = 0x40;
+        assert!(!pending_clients.keep(from, &short));
+        from.remote.set_port(2);
+        assert!(!pending_clients.keep(from, &datagram));
     }
 
     #[test]
@@ -367,11 +405,11 @@ mod tests {
         let mut pending_clients = PendingClients::<()>::new(7);
         pending_clients.record_many(source(1));
         for n in 0..ALL {
-            let pushed = pending_clients.add(Some(source(1)), n);
-            assert_eq!(pushed == Pushed::Added, usize::from(n) < CAPACITY);
+            let dropped = pending_clients.add(Some(source(1)), n);
+            assert_eq!(dropped, n.checked_sub(CAPACITY as u16));
         }
         // Other classes have room.
-        assert_eq!(pending_clients.add(Some(source(2)), ALL), Pushed::Added);
+        assert_eq!(pending_clients.add(Some(source(2)), ALL), None);
         assert_eq!(pending_clients.next(NOW), Some(ALL));
         let mut rest = pending_clients.rest();
         rest.sort_unstable();

@@ -14,7 +14,7 @@ use super::chores::{Chore, Leisure};
 use super::connections::{Connections, SourceStanding};
 use super::driver::broken;
 use super::link::count;
-use super::pending_clients::{PendingClient, Pushed};
+use super::pending_clients::PendingClient;
 use super::strays::{QueuedDatagram, Strays};
 use super::transmitter::send_datagram;
 use crate::config::Admission;
@@ -76,6 +76,9 @@ impl Connections {
     ) -> Option<ConnectionHandle> {
         #[cfg(feature = "testing")]
         self.strike();
+        if self.pending_clients.keep(from, datagram) {
+            return None;
+        }
         let event = endpoint.receive(now, unix_now, from, datagram, &mut self.response);
         if let DatagramEvent::Incoming(incoming) = event {
             let source = source_of(endpoint, from);
@@ -161,17 +164,12 @@ impl Connections {
         };
         let dcid = incoming.destination_cid();
         let attempt = incoming.postpone();
-        match self
-            .pending_clients
-            .push(now, source, dcid, attempt, datagram)
-        {
-            Pushed::Known => {}
-            Pushed::Added => count(&self.link.counts.clients_deferred),
-            Pushed::AddedForAnother => {
-                count(&self.link.counts.clients_deferred);
-                // That one will retransmit.
-                count(&self.link.counts.clients_dropped);
-            }
+        let pending = &mut self.pending_clients;
+        let dropped = pending.push(now, source, dcid, attempt, datagram);
+        count(&self.link.counts.clients_deferred);
+        if dropped.is_some() {
+            // That one will retransmit.
+            count(&self.link.counts.clients_dropped);
         }
     }
 

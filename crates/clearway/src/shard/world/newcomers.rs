@@ -6,12 +6,11 @@ use clearway_quic::endpoint::{DatagramEvent, Source};
 
 use super::peer::Peer;
 use super::{SERVER, Shard, client_config};
-use crate::shard::pending_clients::Pushed;
 use crate::shard::strays::QueuedDatagram;
 
 impl Shard {
     /// Queues a client that wants to begin, with the first datagram of its ClientHello.
-    pub(super) fn add_newcomer(&mut self, number: u8, source: Option<Source>) -> Pushed {
+    pub(super) fn add_newcomer(&mut self, number: u8, source: Option<Source>) {
         let now = self.now;
         let mut peer = Peer::new(number, now, SERVER, client_config());
         let datagrams = peer.flush(now);
@@ -32,6 +31,7 @@ impl Shard {
         let dcid = incoming.destination_cid();
         let pending_clients = &mut self.driver.as_mut().expect("runs").shard.pending_clients;
         let datagram = QueuedDatagram { from, datagram };
-        pending_clients.push(now, source, dcid, incoming.postpone(), datagram)
+        let dropped = pending_clients.push(now, source, dcid, incoming.postpone(), datagram);
+        assert!(dropped.is_none(), "few wait");
     }
 }
