@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{BUDGET, Scope, Shard};
+use crate::shard::Clock;
 
 /// Longer than an active connection pauses.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -42,4 +43,34 @@ fn idle_connection_is_closed_before_the_budget_is_exceeded_and_an_active_one_is_
     shard.send_some(1);
     shard.use_nearly_all();
     assert!(!shard.is_alive(0) && shard.is_alive(1));
+}
+
+/// More idle connections than are closed in one turn.
+const IDLE: usize = 10;
+
+/// Most that are: each takes some time, in which everybody else waits.
+const CLOSED_PER_TURN: usize = 4;
+
+#[test]
+fn few_idle_connections_are_closed_in_each_turn() {
+    let mut shard = Shard::new(&Scope::new(IDLE, |_| true));
+    shard.now += PAUSE;
+    Clock::set(shard.now);
+    let others = BUDGET - BUDGET / 32 - shard.link.budget.used();
+    shard.link.budget.change(0, others);
+    let (mut closed, mut turns) = (0, 0);
+    while closed < IDLE {
+        let driver = shard.driver.as_mut().expect("runs");
+        driver.turn().expect("the loop goes on");
+        shard.sort_sent();
+        let before = closed;
+        closed = (0..IDLE).filter(|n| !shard.is_alive(*n)).count();
+        assert!(
+            closed <= before + CLOSED_PER_TURN,
+            "{before}, then {closed}"
+        );
+        turns += 1;
+        assert!(turns < 20, "{closed} of {IDLE} were closed");
+    }
+    shard.link.budget.change(others, 0);
 }
