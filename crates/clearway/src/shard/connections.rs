@@ -15,7 +15,7 @@ use super::backlog::Backlog;
 use super::chores::{Chore, Chores, Leisure};
 use super::deadlines::{DeadlineSlot, Deadlines};
 use super::eviction::EvictionState;
-use super::handshake_pace::HandshakePace;
+use super::handshake_pace::{HandshakePace, is_recent};
 use super::lingering::Lingering;
 use super::link::{CloseAll, CloseWhen, ShardLink};
 use super::overdue::Overdue;
@@ -186,9 +186,7 @@ impl Connections {
             self.pending_clients.len(),
         ];
         waiting.into_iter().sum::<usize>() >= CROWD
-            && self
-                .favored_at
-                .is_some_and(|at| now.saturating_since(at) < FAVORED_WINDOW)
+            && is_recent(self.favored_at, now, FAVORED_WINDOW)
     }
 
     /// Returns what this turn may do besides serving favored connections.

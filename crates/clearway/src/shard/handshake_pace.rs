@@ -168,8 +168,8 @@ impl HandshakePace {
     }
 }
 
-/// Whether a transfer at that time may go on.
-fn is_recent(at: Option<Instant>, now: Instant, window: Duration) -> bool {
+/// Whether a time is less than `window` ago.
+pub(super) fn is_recent(at: Option<Instant>, now: Instant, window: Duration) -> bool {
     at.is_some_and(|at| now.saturating_since(at) < window)
 }
 

@@ -227,12 +227,10 @@ impl Connections {
         let before = self.begun;
         let began = self.link.clock.now();
         let PendingClient { attempt, datagrams } = client;
-        let from = datagrams.first().map(|first| first.from);
-        let handle = match from {
-            Some(from) => self.reconsider(now, from, attempt)?,
-            None => None,
+        let Some(from) = datagrams.first().map(|first| first.from) else {
+            return Ok(());
         };
-        if let Some(handle) = handle {
+        if let Some(handle) = self.reconsider(now, from, attempt)? {
             for datagram in datagrams {
                 self.pass_copy(now, handle, datagram);
             }

@@ -1,4 +1,4 @@
-//! What a turn does while somebody downloads.
+//! What a turn does while the next look at the socket is urgent, and what a new client waits for.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl Shard {
         &mut self.driver.as_mut().expect("runs").shard
     }
 
-    /// Queues a client that wants to begin, `n` others of whose source have begun lately.
+    /// Queues a client that wants to begin; `begun` others of its source have begun lately.
     fn add_client(&mut self, number: u8, begun: usize) {
         let now = self.now;
         let source = Source::of([10, 0, 2, number].into());

@@ -9,9 +9,14 @@ use crate::shard::Clock;
 const PAUSE: Duration = Duration::from_secs(3);
 
 impl Shard {
+    /// Returns what others have to use so that only idle connections are to be closed.
+    fn nearly_all(&self) -> usize {
+        BUDGET - BUDGET / 32 - self.link.budget.used()
+    }
+
     /// Has others use so much of the budget that only idle connections are to be closed.
     fn use_nearly_all(&mut self) {
-        let others = BUDGET - BUDGET / 32 - self.link.budget.used();
+        let others = self.nearly_all();
         self.link.budget.change(0, others);
         self.link.wake();
         self.settle();
@@ -56,7 +61,7 @@ fn few_idle_connections_are_closed_in_each_turn() {
     let mut shard = Shard::new(&Scope::new(IDLE, |_| true));
     shard.now += PAUSE;
     Clock::set(shard.now);
-    let others = BUDGET - BUDGET / 32 - shard.link.budget.used();
+    let others = shard.nearly_all();
     shard.link.budget.change(0, others);
     let (mut closed, mut turns) = (0, 0);
     while closed < IDLE {
