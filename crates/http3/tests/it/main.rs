@@ -5,6 +5,7 @@ mod common;
 mod edges;
 mod exchange;
 mod findings;
+mod flush_due;
 mod hostile;
 mod instructions;
 mod memory;

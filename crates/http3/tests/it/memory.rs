@@ -50,6 +50,12 @@ impl MemoryEndpoint {
             .peer_stream(Directionality::Unidirectional, index)
     }
 
+    /// Returns how many bytes were written on our encoder stream.
+    pub(crate) fn encoder_bytes(&self) -> usize {
+        let id = StreamId::new(self.http.role(), Directionality::Unidirectional, 1);
+        self.transport.sent(id).0.len()
+    }
+
     /// Processes all events of the transport, and returns those for the application.
     pub(crate) fn process(&mut self) -> Vec<Event> {
         while let Some(event) = self.transport.poll_event() {

@@ -472,3 +472,31 @@ fn incomplete_trailers_and_responses_above_the_limit_fail() {
     assert_eq!(error.code, Code::EXCESSIVE_LOAD);
     assert_eq!(client.http.counters().rejected, 1);
 }
+
+/// Sections that arrive in two parts count against the limit only until they are complete.
+#[test]
+fn completed_sections_no_longer_count_as_incomplete() {
+    let mut server = MemoryEndpoint::with(
+        Role::Server,
+        Config {
+            limits: Limits {
+                max_incomplete_sections: 1_000,
+                ..Limits::default()
+            },
+            ..Config::default()
+        },
+    );
+    let value = "v".repeat(700);
+    let mut fields = request("POST").to_vec();
+    fields.push(("x", &value));
+    let section = headers(&fields);
+    for n in 0..10 {
+        let (first, second) = section.split_at(section.len() - 10);
+        server.transport.feed(stream(n), first);
+        assert_eq!(server.process(), []);
+        server.transport.feed(stream(n), second);
+        let events = server.process();
+        assert!(matches!(events[..], [Event::Request { .. }]), "{events:?}");
+    }
+    assert_eq!(server.http.counters().rejected, 0);
+}
