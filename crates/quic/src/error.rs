@@ -325,6 +325,8 @@ mod tests {
                 "CRYPTO_ERROR (TLS alert 116: certificate_required, the server accepts only \
                  clients with a certificate)",
             ),
+            (0x12a, "CRYPTO_ERROR (TLS alert 42: bad_certificate)"),
+            (0x130, "CRYPTO_ERROR (TLS alert 48: unknown_ca)"),
             (
                 0x178,
                 "CRYPTO_ERROR (TLS alert 120: no_application_protocol)",
@@ -335,5 +337,14 @@ mod tests {
             assert_eq!(Code(code).to_string(), shown);
         }
         assert_eq!(Code::crypto(120), Code(0x178));
+        // Every alert of RFC 8446 §6 has a name, and no other number has.
+        let alerts = [
+            0, 10, 20, 22, 40, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 70, 71, 80, 86, 90, 109,
+            110, 112, 113, 115, 116, 120,
+        ];
+        for alert in 0..=255 {
+            let shown = Code::crypto(alert).to_string();
+            assert_eq!(shown.contains(':'), alerts.contains(&alert), "{shown}");
+        }
     }
 }

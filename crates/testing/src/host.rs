@@ -87,6 +87,8 @@ pub struct Host<A = EventLog> {
     pub refusing: bool,
     /// Whether a server postpones the decision about clients, and makes it anew at once.
     pub postponing: bool,
+    /// How many clients a server has accepted whose address a token had validated.
+    pub validated: u64,
     /// How many of the next trains fail, and how.
     pub faults: (u8, SocketFault),
     response: Vec<u8>,
@@ -103,6 +105,7 @@ impl<A> Host<A> {
             accepting: true,
             refusing: false,
             postponing: false,
+            validated: 0,
             faults: (0, SocketFault::Lost),
             response: Vec::new(),
             train: vec![0; 65_536],
@@ -184,6 +187,7 @@ impl<A: Application> Host<A> {
                 return Some(Packet::new(packet.dst, packet.src, self.response.clone()));
             }
             DatagramEvent::Incoming(incoming) if self.accepting => {
+                self.validated += u64::from(incoming.is_validated());
                 let (handle, connection) = self.endpoint.accept(now, *incoming).expect("accepts");
                 self.begin(handle, connection);
                 handle

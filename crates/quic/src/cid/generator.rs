@@ -413,4 +413,32 @@ mod tests {
         let mut generator = ShardGenerator::new(Stuck, key, 4, other).unwrap();
         assert_eq!(&*generator.generate(&mut rng), &[9; 8]);
     }
+
+    #[test]
+    fn boxed_generator_is_the_generator_within() {
+        #[derive(Debug)]
+        struct Changing;
+        impl CidGenerator for Changing {
+            fn generate(&mut self, _: &mut Rng) -> ConnectionId {
+                ConnectionId::new(&[3; 11]).unwrap()
+            }
+            fn cid_len(&self) -> usize {
+                11
+            }
+            fn lifetime(&self) -> Option<Duration> {
+                Some(Duration::from_secs(5))
+            }
+            fn generation(&self) -> u32 {
+                7
+            }
+        }
+        let mut boxed: Box<dyn CidGenerator> = Box::new(Changing);
+        let said = (boxed.cid_len(), boxed.lifetime(), boxed.generation());
+        assert_eq!(said, (11, Some(Duration::from_secs(5)), 7));
+        assert_eq!(boxed.cid_lengths(), Changing.cid_lengths());
+        assert_eq!(&*boxed.generate(&mut Rng::from_seed([1; 32])), &[3; 11]);
+        // One that never changes is of generation 0 for ever.
+        let plain: Box<dyn CidGenerator> = Box::new(RandomGenerator::default());
+        assert_eq!((plain.lifetime(), plain.generation()), (None, 0));
+    }
 }

@@ -357,3 +357,25 @@ pub(crate) fn kind_of(space: Space) -> PacketKind {
         Space::Data => PacketKind::OneRtt,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crypto::Algorithms;
+    use crate::crypto::testing::{configs, one_rtt_pair};
+
+    /// Both ends would agree on the wrong bit as well.
+    #[test]
+    fn key_phase_is_zero_for_the_first_keys_and_toggles() {
+        let (client, server) = configs(&Algorithms::default().x25519_only());
+        let mut keys = Keyring::new(Role::Client);
+        assert!(!keys.key_phase());
+        keys.one_rtt = Some(one_rtt_pair(&client, &server).0);
+        for generation in 0..4 {
+            assert_eq!(keys.key_phase(), generation % 2 == 1, "{generation}");
+            if let Some(keys) = &mut keys.one_rtt {
+                keys.force_update();
+            }
+        }
+    }
+}

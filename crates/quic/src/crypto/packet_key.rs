@@ -160,6 +160,7 @@ mod tests {
                 let plain = twin.decrypt_in_place(9, b"header", &mut sealed).unwrap();
                 assert_eq!(plain, b"a payload, as it happens");
             }
+            assert_eq!(twin.tag_len(), tag.as_ref().len());
             twin.release_cipher();
             assert!(!twin.has_cipher());
             let mut told = [0; PACKET_KEY_LEN];

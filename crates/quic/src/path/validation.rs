@@ -498,4 +498,15 @@ mod tests {
         let newest: Vec<_> = (996..1_000_u64).map(u64::to_be_bytes).collect();
         assert_eq!(answers, newest);
     }
+
+    #[test]
+    fn memory_includes_responses_that_do_not_fit_inline() {
+        let mut owed = PathResponses::default();
+        owed.on_challenge([0; 8]);
+        assert_eq!(owed.memory(), 0);
+        for n in 1..4 {
+            owed.on_challenge([n; 8]);
+        }
+        assert!((4 * 8..=8 * 8).contains(&owed.memory()));
+    }
 }

@@ -276,4 +276,13 @@ mod tests {
         schedule.remove(id, priority(7, false));
         assert!(schedule.is_empty());
     }
+
+    #[test]
+    fn urgency_out_of_range_is_removed_as_it_was_inserted() {
+        let mut schedule = Schedule::default();
+        let id = StreamId::from_wire(0);
+        schedule.insert(id, priority(7, false));
+        schedule.remove(id, priority(8, false));
+        assert!(schedule.is_empty());
+    }
 }

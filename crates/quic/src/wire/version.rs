@@ -404,4 +404,12 @@ mod tests {
             Err(VersionPreferenceError::Unsupported(Version(7)))
         );
     }
+
+    #[test]
+    fn version_is_debugged_as_it_is_displayed() {
+        for version in [Version::V1, Version::V2, Version(0x1a2a_3a4a)] {
+            assert_eq!(format!("{version:?}"), version.to_string());
+            assert_ne!(version.to_string(), "");
+        }
+    }
 }

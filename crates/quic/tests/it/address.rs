@@ -18,6 +18,13 @@ fn close_and_drain(world: &mut World) {
 }
 
 #[test]
+fn client_without_token_is_not_validated() {
+    let mut world = World::new(Setup::new(), path(CLEAN, 1), 1);
+    world.handshake();
+    assert_eq!(world.server.validated, 0);
+}
+
+#[test]
 fn handshake_with_retry_completes() {
     let mut setup = Setup::new();
     setup.always_retry = true;
@@ -38,6 +45,10 @@ fn new_token_avoids_retry_on_next_connection() {
     world.handshake();
     let after = world.server.endpoint.counters().retries;
     assert_eq!(after, before, "validated by token");
+    assert_eq!(
+        world.server.validated, 2,
+        "by a token of Retry, and by this one"
+    );
     assert!((world.now - first).as_millis() < 40, "no round trip more");
 }
 

@@ -14,6 +14,7 @@ mod handshake_loss;
 mod hostile;
 mod idle;
 mod idle_timeout;
+mod inspection;
 mod l4s;
 mod loss_response;
 mod migration;

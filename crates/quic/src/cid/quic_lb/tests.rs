@@ -27,6 +27,7 @@ fn check_vector(id: u8, server: &str, nonce: &str, cid: &str, key: Option<&str>)
         config = config.with_key(&hex(key).try_into().unwrap()).unwrap();
     }
     let server = ServerId::new(&server).unwrap();
+    assert_eq!(config.is_encrypted(), key.is_some());
     let encoded = config.encode(&server, &nonce, 0xff).unwrap();
     assert_eq!(*encoded, *cid);
     assert_eq!(config.decode(&cid), Some(server));

@@ -357,3 +357,20 @@ fn active_path_gets_last_unused_cid() {
         "the other is served next"
     );
 }
+
+#[test]
+fn spin_bit_is_a_random_bit_for_each_cid() {
+    let mut cids = holding(4);
+    let spin_bits = |cids: &mut RemoteCids| {
+        (0..4).fold(0_u8, |bits, path| {
+            cids.assign(PathId(path));
+            let (cid, spin) = cids.cid_and_spin(PathId(path));
+            assert!(!cid.is_empty(), "path {path}");
+            bits | u8::from(spin) << path
+        })
+    };
+    for random in [0b0110, 0b1001, 0b0000] {
+        cids.set_spin(random);
+        assert_eq!(spin_bits(&mut cids), random);
+    }
+}

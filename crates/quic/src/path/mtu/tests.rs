@@ -127,6 +127,20 @@ fn three_loss_bursts_are_a_black_hole_and_one_is_not() {
     assert!((1264..=1280).contains(&mtu.current()));
 }
 
+#[test]
+fn smaller_packets_count_towards_a_black_hole_and_larger_ones_do_not() {
+    let mut mtu = started(DEFAULT_MAX_MTU);
+    run(&mut mtu, at(0), 1452);
+    for secs in [2, 4] {
+        let sent = at(secs - 1);
+        assert_eq!(mtu.on_packet_lost(at(secs), 1300, sent), None);
+    }
+    // One that was sent before the size was lowered says nothing about the size.
+    assert_eq!(mtu.on_packet_lost(at(6), 1453, at(5)), None);
+    assert_eq!(mtu.current(), 1452);
+    assert_eq!(mtu.on_packet_lost(at(6), 1300, at(5)), Some(MIN_MTU));
+}
+
 /// When only large packets vanish, nothing is acknowledged, so nothing is declared lost;
 /// only the PTO reveals it.
 #[test]

@@ -180,3 +180,15 @@ fn readable_event_is_sent_once_until_read_blocks() {
     assert_eq!(half.read(&mut [0; 9]), Err(ReadError::Blocked));
     assert!(half.on_data(3, true, b"", 9, 0).unwrap().readable);
 }
+
+#[test]
+fn peek_tells_data_from_the_end_and_from_a_gap() {
+    let mut half = half();
+    assert_eq!(half.peek(), Err(ReadError::Blocked));
+    half.on_data(5, true, b"world", 100, 0).unwrap();
+    assert_eq!(half.peek(), Err(ReadError::Blocked));
+    half.on_data(0, false, b"hello", 90, 0).unwrap();
+    assert_eq!(half.peek(), Ok(true));
+    assert_eq!(half.read(&mut [0; 10]), Ok(Some(10)));
+    assert_eq!(half.peek(), Ok(false));
+}

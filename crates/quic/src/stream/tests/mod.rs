@@ -1,5 +1,6 @@
 //! Two ends of a connection, joined by a channel in memory.
 
+mod delivery;
 mod flow_control;
 mod groups;
 mod limits;

@@ -388,3 +388,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn reserved_parameter_has_up_to_eight_bytes() {
+    let defaults = TransportParameters::default();
+    let plain = encoded(&defaults).len();
+    for (first, len) in [(0, 0), (8, 8), (9, 0), (17, 8), (18, 0), (255, 3)] {
+        let mut out = Vec::new();
+        defaults.encode(&mut out, Some([0, u64::from_be_bytes([first; 8])]));
+        // The smallest reserved identifier, 27, and the length take a byte each.
+        assert_eq!(out.len(), plain + 2 + len, "{first}");
+    }
+}
