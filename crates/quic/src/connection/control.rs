@@ -47,10 +47,10 @@ impl Control {
         self.ack_frequency_due = true;
     }
 
-    /// Queues HANDSHAKE_DONE and, if there is a token, NEW_TOKEN for the client.
-    pub(super) fn on_handshake_done(&mut self) {
+    /// Queues HANDSHAKE_DONE, and the first NEW_TOKEN for the client at `ip`.
+    pub(super) fn on_handshake_done(&mut self, now: Instant, ip: IpAddr, rng: &mut Rng) {
         self.handshake_done = true;
-        self.new_token_due = self.new_token.is_some();
+        self.renew_token(now, ip, rng);
     }
 
     /// Queues a NEW_TOKEN for the client's new address `ip`, which is validated (RFC 9000
@@ -87,18 +87,10 @@ impl Control {
         }
     }
 
-    /// Replaces the first token, which is not sent yet, by one for `version`, which the server has
-    /// chosen (RFC 9369 §5).
-    pub(super) fn reissue_token(
-        &mut self,
-        now: Instant,
-        version: Version,
-        ip: IpAddr,
-        rng: &mut Rng,
-    ) {
+    /// Makes all tokens for `version`, which the server has chosen (RFC 9369 §5).
+    pub(super) fn set_token_version(&mut self, version: Version) {
         if let Some(tokens) = &mut self.tokens {
             *tokens = tokens.for_version(version);
-            self.new_token = Some(Box::new(tokens.issue(now, ip, None, rng)));
         }
     }
 

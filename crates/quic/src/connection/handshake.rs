@@ -175,7 +175,11 @@ impl Connection {
         self.reports.events.push_back(Event::Connected);
         self.issue_cids();
         if self.role == Role::Server {
-            self.frames.control.on_handshake_done();
+            // Only now, so that the first flight does not wait for the token to be made.
+            let ip = self.network.paths.active().remote.ip();
+            self.frames
+                .control
+                .on_handshake_done(now, ip, &mut self.rng);
             self.confirm_handshake(now);
         }
         self.update_pto_context(now);

@@ -98,8 +98,6 @@ pub(crate) struct AcceptOptions {
     pub trusted: bool,
     /// Makes the tokens to send to the client in NEW_TOKEN.
     pub tokens: Arc<TokenIssuer>,
-    /// The first of them.
-    pub new_token: Vec<u8>,
     /// The preferred address that the client should move to (RFC 9000 §9.6).
     pub preferred_address: Option<(
         Option<std::net::SocketAddrV4>,
@@ -222,7 +220,6 @@ impl Connection {
         }
         this.tls.set_peer_cid(accept.scid);
         this.keys.initial = Some(accept.initial_keys);
-        this.frames.control.new_token = Some(Box::new(accept.new_token));
         this.frames.control.tokens = Some(accept.tokens);
         this.network.keeps_state_across_ports = !accept.trusted;
         if let Some(saved) = &accept.saved {

@@ -142,10 +142,7 @@ impl Connection {
             initial.other = Some(initial_keys(version, &dcid, Role::Server));
             initial.switch();
         }
-        let ip = self.network.paths.active().remote.ip();
-        self.frames
-            .control
-            .reissue_token(now, version, ip, &mut self.rng);
+        self.frames.control.set_token_version(version);
         self.trace_version(now);
     }
 

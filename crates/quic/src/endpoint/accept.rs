@@ -348,7 +348,6 @@ impl Endpoint {
         let ip = initial.from.remote.ip();
         let tokens = token_issuer(&mut self.tokens, server, initial.unix_now, now)
             .for_version(initial.version);
-        let new_token = tokens.issue(now, ip, None, &mut self.rng);
         let accept = AcceptOptions {
             remote: initial.from.remote,
             local_ip: initial.from.local_ip,
@@ -361,7 +360,6 @@ impl Endpoint {
             saved: initial.saved,
             trusted: self.admission.source_of(ip).is_none(),
             tokens,
-            new_token,
             preferred_address: server.preferred_address,
             crypto,
         };

@@ -12,7 +12,9 @@
 //!
 //! Of the receive keys the current, the next and, for a while, the previous ones are kept. The
 //! next ones exist before they are needed, so that rejecting a packet takes the same time in
-//! either phase (RFC 9001 §9.5). The ones after them are derived when a genuine packet needs
+//! either phase (RFC 9001 §9.5). Until the handshake is confirmed every genuine packet is of the
+//! first phase, so there is nothing to hide, and both ends spare six HKDF expansions on the way to
+//! their first data. The keys after the next are derived when a genuine packet needs
 //! them, which §6.3 permits. For the next send key there is no such timing to hide, so it is
 //! derived when it is needed: a cipher takes 600 bytes, and most connections never update.
 
@@ -70,7 +72,7 @@ pub struct OneRttKeys {
     local: SendKeys,
     remote: ReceiveKeys,
     previous: Option<Box<PreviousKeys>>,
-    /// The receive key after `remote`; `None` after
+    /// The receive key after `remote`; `None` until the handshake is confirmed, and after
     /// [`release_ciphers`](OneRttKeys::release_ciphers), until the next packet.
     next: Option<Box<PacketKey>>,
     /// The secrets of the generation after `remote`.
@@ -114,7 +116,6 @@ impl OneRttKeys {
     ) -> Result<Self, TransportError> {
         let confidentiality_limit = local.0.confidentiality_limit();
         let integrity_limit = remote.0.integrity_limit();
-        let next = Some(receive_key(&secrets)?);
         Ok(Self {
             local_header: local.1,
             remote_header: remote.1,
@@ -126,7 +127,7 @@ impl OneRttKeys {
                 seen: None,
             },
             previous: None,
-            next,
+            next: None,
             secrets,
             confirmed: false,
             failed: 0,
@@ -306,24 +307,27 @@ impl OneRttKeys {
             return Ok(None);
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
-        // Before every packet, whatever its phase, so that the time does not reveal the phase.
-        let (secrets, remote) = (&self.secrets, &self.remote);
-        let next = match &mut self.next {
-            Some(next) => next,
-            none => {
-                remote.key.make_cipher();
-                none.insert(receive_key(secrets)?)
-            }
-        };
-        let key = match (which, &self.previous) {
-            (KeyChoice::Current, _) => &self.remote.key,
-            (KeyChoice::Previous, Some(previous)) => &previous.key,
-            (KeyChoice::Previous, None) | (KeyChoice::Next, _) => next,
+        if self.next.is_none() && (self.confirmed || which != KeyChoice::Current) {
+            self.derive_next()?;
+        }
+        let key = match (which, &self.previous, &self.next) {
+            (KeyChoice::Previous, Some(previous), _) => &previous.key,
+            (KeyChoice::Previous | KeyChoice::Next, _, Some(next)) => next,
+            (KeyChoice::Current, ..) | (_, _, None) => &self.remote.key,
         };
         match keys::open(key, pn, packet, header_len) {
             Some(len) => self.accept(which, pn, len).map(Some),
             None => self.on_failed_open().map(|()| None),
         }
+    }
+
+    /// Makes the ciphers of both phases. Before every packet, whatever its phase, so that the time
+    /// does not reveal the phase.
+    #[cold]
+    fn derive_next(&mut self) -> Result<(), TransportError> {
+        self.remote.key.make_cipher();
+        self.next = Some(receive_key(&self.secrets)?);
+        Ok(())
     }
 
     /// Selects the keys for a packet. A packet of the other phase belongs to the previous

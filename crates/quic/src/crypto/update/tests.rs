@@ -477,3 +477,28 @@ proptest! {
         prop_assert_eq!(ends[0].keys.generation(), ends[1].keys.generation());
     }
 }
+
+/// Until then it is work without use, on the way to the first data.
+#[test]
+fn next_receive_key_is_derived_once_the_handshake_is_confirmed() {
+    let (mut a, mut b) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
+    opens(&mut b, sealed(&mut a, 1));
+    assert!(b.next.is_none());
+    b.on_handshake_confirmed();
+    opens(&mut b, sealed(&mut a, 2));
+    assert!(b.next.is_some());
+}
+
+/// The peer has confirmed the handshake and updated its keys, and HANDSHAKE_DONE is late.
+#[test]
+fn key_update_is_followed_before_the_handshake_is_confirmed() {
+    let (mut a, mut b) = one_rtt_pair(&CONFIGS.0, &CONFIGS.1);
+    a.on_handshake_confirmed();
+    let late = sealed(&mut a, 1);
+    a.initiate_update(Instant::ZERO).unwrap();
+    let mut forged = sealed(&mut a, 2);
+    *forged.last_mut().unwrap() ^= 1;
+    assert_eq!(open(&mut b, forged).unwrap(), None);
+    assert!(opens(&mut b, sealed(&mut a, 3)).updated);
+    assert_eq!(opens(&mut b, late).generation, 0);
+}
