@@ -2,6 +2,7 @@
 //! §7.5, §19.6). It has no flow control, so its receive side is bounded here.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
 use std::ops::RangeInclusive;
 
 use clearway_recovery::Space;
@@ -95,9 +96,11 @@ impl CryptoStream {
         let end = offset.saturating_add(out.len() as u64);
         debug_assert!(send.base <= offset && end <= send.end());
         let start = distance(send.base, offset).min(send.data.len());
-        for (to, from) in out.iter_mut().zip(send.data.range(start..)) {
-            *to = *from;
-        }
+        let (front, back) = send.data.as_slices();
+        let back = back.get(start.saturating_sub(front.len())..);
+        let rest = front.get(start..).unwrap_or_default();
+        let copied = rest.chain(back.unwrap_or_default()).read_exact(out);
+        debug_assert!(copied.is_ok(), "fewer bytes than the buffer has");
         if let Some(range) = range(offset, out.len()) {
             send.lost.subtract(range);
         }
@@ -304,6 +307,21 @@ mod tests {
         assert!(!stream.has_unacked());
         stream.on_lost(0, 8);
         assert_eq!(sent(&mut stream, 9), None);
+    }
+
+    /// The buffer is a ring, which the bytes go round several times.
+    #[test]
+    fn crypto_bytes_are_sent_as_written_wherever_they_are_buffered() {
+        let mut stream = CryptoStream::default();
+        let mut written = 0..=u8::MAX;
+        stream.write(&written.by_ref().take(13).collect::<Vec<_>>());
+        let mut read = Vec::new();
+        while let Some((offset, bytes)) = sent(&mut stream, 7) {
+            stream.on_acked(offset, bytes.len());
+            read.extend(bytes);
+            stream.write(&written.by_ref().take(5).collect::<Vec<_>>());
+        }
+        assert_eq!(read, Vec::from_iter(0..=u8::MAX));
     }
 
     #[test]

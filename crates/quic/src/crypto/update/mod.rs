@@ -12,9 +12,9 @@
 //!
 //! Of the receive keys the current, the next and, for a while, the previous ones are kept. The
 //! next ones exist before they are needed, so that rejecting a packet takes the same time in
-//! either phase (RFC 9001 §9.5). Until the handshake is confirmed every genuine packet is of the
-//! first phase, so there is nothing to hide, and both ends spare six HKDF expansions on the way to
-//! their first data. The keys after the next are derived when a genuine packet needs
+//! either phase (RFC 9001 §9.5). That begins when the peer has acknowledged a packet: a packet of
+//! the second phase is hardly ever genuine before, so there is nothing to hide, and a handshake
+//! spares six HKDF expansions. The keys after the next are derived when a genuine packet needs
 //! them, which §6.3 permits. For the next send key there is no such timing to hide, so it is
 //! derived when it is needed: a cipher takes 600 bytes, and most connections never update.
 
@@ -72,12 +72,14 @@ pub struct OneRttKeys {
     local: SendKeys,
     remote: ReceiveKeys,
     previous: Option<Box<PreviousKeys>>,
-    /// The receive key after `remote`; `None` until the handshake is confirmed, and after
+    /// The receive key after `remote`; `None` until the first packet of a connection in use, and after
     /// [`release_ciphers`](OneRttKeys::release_ciphers), until the next packet.
     next: Option<Box<PacketKey>>,
     /// The secrets of the generation after `remote`.
     secrets: UpdateSecrets,
     confirmed: bool,
+    /// Whether the peer has acknowledged a packet.
+    in_use: bool,
     failed: u64,
     update_after: u64,
     confidentiality_limit: u64,
@@ -130,6 +132,7 @@ impl OneRttKeys {
             next: None,
             secrets,
             confirmed: false,
+            in_use: false,
             failed: 0,
             update_after: confidentiality_limit / 2,
             confidentiality_limit,
@@ -280,6 +283,7 @@ impl OneRttKeys {
             ));
         }
         self.local.acknowledged = true;
+        self.in_use = true;
         Ok(())
     }
 
@@ -307,7 +311,7 @@ impl OneRttKeys {
             return Ok(None);
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
-        if self.next.is_none() && (self.confirmed || which != KeyChoice::Current) {
+        if self.next.is_none() && (self.in_use || which != KeyChoice::Current) {
             self.derive_next()?;
         }
         let key = match (which, &self.previous, &self.next) {

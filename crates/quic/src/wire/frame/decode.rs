@@ -184,14 +184,21 @@ fn reset_stream_at<'a>(r: &mut Reader<'_>) -> Option<Result<Frame<'a>, Transport
 
 /// Returns the rest of a run whose first byte has been read.
 fn padding<'a>(r: &mut Reader<'_>) -> Frame<'a> {
-    let more = r
-        .rest()
-        .iter()
-        .position(|&byte| byte != 0)
-        .unwrap_or(r.remaining());
     // A prefix of the rest: cannot run out.
-    let len = r.bytes(more).map_or(0, <[u8]>::len).saturating_add(1);
+    let more = r.bytes(leading_zeros(r.rest()));
+    let len = more.map_or(0, <[u8]>::len).saturating_add(1);
     Frame::Padding { len }
+}
+
+/// Returns how many zeros `bytes` begins with. Initial packets have a thousand, so it takes a whole
+/// block at a time.
+fn leading_zeros(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let zeros = blocks.iter().take_while(|block| **block == [0; 32]);
+    let whole = zeros.count().saturating_mul(32);
+    let rest = bytes.get(whole..).unwrap_or_default();
+    let more = rest.iter().take_while(|&&byte| byte == 0).count();
+    whole.saturating_add(more)
 }
 
 /// Returns the data of CRYPTO and STREAM frames has to end within the number space of

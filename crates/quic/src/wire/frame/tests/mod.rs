@@ -411,3 +411,16 @@ fn close_reason_is_truncated_to_fit() {
         assert!(reason.starts_with(core::str::from_utf8(read).unwrap()));
     }
 }
+
+#[test]
+fn padding_of_any_length_is_one_frame() {
+    for len in 1..200 {
+        for more in [&[][..], &[0x01]] {
+            let bytes = [&vec![0; len], more].concat();
+            let frames: Result<Vec<_>, _> = Frames::new(&bytes).collect();
+            let frames = frames.unwrap();
+            assert_eq!(frames[0], Frame::Padding { len });
+            assert_eq!(frames.len(), 1 + more.len());
+        }
+    }
+}
