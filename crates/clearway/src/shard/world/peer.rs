@@ -24,7 +24,10 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(n: u8, now: Instant, server: SocketAddr, config: &ClientConfig) -> Self {
-        let mut rng = Rng::from_seed([n; 32]);
+        // Never the server's, which would choose the same connection IDs.
+        let mut seed = [n; 32];
+        seed[0] = !n;
+        let mut rng = Rng::from_seed(seed);
         let settings = EndpointConfig::client(config.transport_config(), &mut rng);
         let mut endpoint = Endpoint::new(settings, rng);
         let connect = ConnectOptions {
