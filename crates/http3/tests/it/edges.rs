@@ -88,9 +88,7 @@ fn datagram_is_not_received_after_the_connection_failed() {
     server.transport.feed_datagram(b"\x00hello");
     let control = server.uni(0);
     server.transport.feed(control, &frame(CANCEL_PUSH, &[3]));
-    while let Some(event) = server.transport.poll_event() {
-        server.http.on_quic_event(&mut server.transport, &event);
-    }
+    server.receive();
     let code = server.http.error().map(|error| error.code);
     assert_eq!(code, Some(Code::ID_ERROR));
     assert_eq!(server.http.recv_datagram(&mut server.transport), None);
@@ -390,9 +388,7 @@ fn calls_fail_after_the_connection_has_failed() {
     let id = http.request(transport, &get, false).expect("a request");
     let control = client.uni(0);
     client.transport.feed(control, &frame(CANCEL_PUSH, &[3]));
-    while let Some(event) = client.transport.poll_event() {
-        client.http.on_quic_event(&mut client.transport, &event);
-    }
+    client.receive();
     let (http, transport) = (&mut client.http, &mut client.transport);
     assert_eq!(http.request(transport, &get, true), Err(SendError::Closed));
     assert_eq!(http.finish(transport, id), Err(SendError::Closed));
@@ -531,9 +527,7 @@ fn completed_request_makes_up_for_an_abandoned_one() {
         server.process();
         server.transport.feed_reset(request(n), 0x10c);
         server.transport.feed_stop(request(n), 0x10c);
-        while let Some(event) = server.transport.poll_event() {
-            server.http.on_quic_event(&mut server.transport, &event);
-        }
+        server.receive();
         while server.http.poll_event().is_some() {}
     };
     for n in 0..10 {

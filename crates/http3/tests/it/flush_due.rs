@@ -10,19 +10,12 @@ use crate::memory::{MemoryEndpoint, request};
 /// "Insert with Literal Name" of `a: b` (RFC 9204 §4.3.3).
 const INSERT: [u8; 4] = [0x41, b'a', 0x01, b'b'];
 
-/// Passes the transport's events on without a flush.
-fn receive(endpoint: &mut MemoryEndpoint) {
-    while let Some(event) = endpoint.transport.poll_event() {
-        endpoint.http.on_quic_event(&mut endpoint.transport, &event);
-    }
-}
-
 #[test]
 fn nothing_is_due_on_an_idle_connection() {
     for role in [Role::Client, Role::Server] {
         let mut endpoint = MemoryEndpoint::new(role);
         assert!(!endpoint.http.is_flush_due(), "{role:?}");
-        receive(&mut endpoint);
+        endpoint.receive();
         assert!(!endpoint.http.is_flush_due(), "{role:?}");
     }
 }
@@ -34,7 +27,7 @@ fn flush_is_due_while_there_are_events() {
     let id = client.http.request(&mut client.transport, &get, true);
     client.process();
     client.transport.feed(id.expect("a request"), &ok());
-    receive(&mut client);
+    client.receive();
     assert!(client.http.is_flush_due());
     assert!(client.http.poll_event().is_some());
     assert!(!client.http.is_flush_due());
@@ -45,7 +38,7 @@ fn flush_is_due_when_a_request_begins_or_ends_at_a_server() {
     let mut server = MemoryEndpoint::new(Role::Server);
     server.transport.feed(request(0), &get());
     server.transport.feed_end(request(0));
-    receive(&mut server);
+    server.receive();
     while server.http.poll_event().is_some() {}
     assert!(server.http.is_flush_due(), "a request has begun");
     server.process();
@@ -55,7 +48,7 @@ fn flush_is_due_when_a_request_begins_or_ends_at_a_server() {
     http.respond(transport, request(0), &response, true)
         .expect("a response");
     transport.feed_ack(request(0));
-    receive(&mut server);
+    server.receive();
     assert!(server.http.is_flush_due(), "the request has ended");
     server.process();
     assert!(!server.http.is_flush_due());
@@ -65,7 +58,7 @@ fn flush_is_due_when_a_request_begins_or_ends_at_a_server() {
 fn flush_is_due_once_for_instructions_that_wait() {
     let mut client = MemoryEndpoint::new(Role::Client);
     client.transport.feed(client.uni(1), &INSERT);
-    receive(&mut client);
+    client.receive();
     assert!(client.http.is_flush_due(), "a timer is to be set");
     client.http.flush(Instant::ZERO, &mut client.transport);
     assert!(!client.http.is_flush_due());
@@ -95,7 +88,7 @@ fn flush_is_due_once_after_an_error() {
     let mut server = MemoryEndpoint::new(Role::Server);
     // DATA before the header section is an error of the connection (RFC 9114 §4.1).
     server.transport.feed(request(0), &frame(DATA, b"body"));
-    receive(&mut server);
+    server.receive();
     while server.http.poll_event().is_some() {}
     assert!(server.http.is_flush_due());
     server.http.flush(Instant::ZERO, &mut server.transport);

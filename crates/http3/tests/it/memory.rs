@@ -56,11 +56,16 @@ impl MemoryEndpoint {
         self.transport.sent(id).0.len()
     }
 
-    /// Processes all events of the transport, and returns those for the application.
-    pub(crate) fn process(&mut self) -> Vec<Event> {
+    /// Passes the events of the transport on, without a flush.
+    pub(crate) fn receive(&mut self) {
         while let Some(event) = self.transport.poll_event() {
             self.http.on_quic_event(&mut self.transport, &event);
         }
+    }
+
+    /// Processes all events of the transport, and returns those for the application.
+    pub(crate) fn process(&mut self) -> Vec<Event> {
+        self.receive();
         let events = core::iter::from_fn(|| self.http.poll_event()).collect();
         self.http.flush(Instant::ZERO, &mut self.transport);
         assert_eq!(self.http.error(), None);

@@ -78,8 +78,6 @@ pub struct OneRttKeys {
     /// The secrets of the generation after `remote`.
     secrets: UpdateSecrets,
     confirmed: bool,
-    /// Whether the peer has acknowledged a packet.
-    in_use: bool,
     failed: u64,
     update_after: u64,
     confidentiality_limit: u64,
@@ -132,7 +130,6 @@ impl OneRttKeys {
             next: None,
             secrets,
             confirmed: false,
-            in_use: false,
             failed: 0,
             update_after: confidentiality_limit / 2,
             confidentiality_limit,
@@ -283,7 +280,6 @@ impl OneRttKeys {
             ));
         }
         self.local.acknowledged = true;
-        self.in_use = true;
         Ok(())
     }
 
@@ -311,7 +307,7 @@ impl OneRttKeys {
             return Ok(None);
         };
         let which = self.select(pn, u64::from(first & KEY_PHASE != 0));
-        if self.next.is_none() && (self.in_use || which != KeyChoice::Current) {
+        if self.next.is_none() && (self.is_in_use() || which != KeyChoice::Current) {
             self.derive_next()?;
         }
         let key = match (which, &self.previous, &self.next) {
@@ -325,8 +321,14 @@ impl OneRttKeys {
         }
     }
 
-    /// Makes the ciphers of both phases. Before every packet, whatever its phase, so that the time
-    /// does not reveal the phase.
+    /// Returns whether the peer has acknowledged a packet, or keys were updated. From then on the next
+    /// receive key exists before any packet is opened, so that the time does not reveal its phase.
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.local.acknowledged || self.local.generation > 0
+    }
+
+    /// Derives the next receive key, and makes the ciphers of both phases.
     #[cold]
     fn derive_next(&mut self) -> Result<(), TransportError> {
         self.remote.key.make_cipher();
