@@ -8,19 +8,25 @@ use std::mem::size_of;
 const WORD: usize = size_of::<usize>();
 const HEADER: usize = WORD + 2 * size_of::<i32>();
 
-/// Size of the buffer for one datagram: 24 bytes each for TOS, traffic class, segment size and drop
-/// count, 40 for packet info, 64 for an extended error with its reporter.
-const ROOM: usize = 256;
+/// The room for what is received with one datagram: 24 bytes each for TOS, traffic class, segment size
+/// and drop count, 40 for packet info, 64 for an extended error with its reporter.
+const RECEIVED: usize = 256;
+
+/// The room for what is sent with one: TOS or traffic class, packet info, segment size.
+const SENT: usize = 88;
+
+/// The buffer for what is sent with one datagram or train.
+pub(super) type SentControl = ControlBuffer<SENT>;
 
 /// A buffer of control messages, aligned as the kernel's headers want it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(8))]
-pub(super) struct ControlBuffer {
+pub(super) struct ControlBuffer<const ROOM: usize = RECEIVED> {
     bytes: [u8; ROOM],
     len: usize,
 }
 
-impl ControlBuffer {
+impl<const ROOM: usize> ControlBuffer<ROOM> {
     pub(super) const EMPTY: Self = Self {
         bytes: [0; ROOM],
         len: 0,
@@ -88,7 +94,7 @@ mod tests {
 
     #[test]
     fn control_messages_round_trip() {
-        let mut control = ControlBuffer::EMPTY;
+        let mut control = SentControl::EMPTY;
         control.push(0, 1, &[7]);
         control.push(17, 103, &1452u16.to_ne_bytes());
         control.push(41, 50, &[9; 20]);
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn truncated_control_message_ends_the_list() {
-        let mut control = ControlBuffer::EMPTY;
+        let mut control = SentControl::EMPTY;
         control.push(0, 1, &[7; 4]);
         control.push(0, 2, &[8; 4]);
         let whole = control.as_bytes().len();
@@ -119,8 +125,8 @@ mod tests {
             );
         }
         // A length of zero must not loop for ever.
-        let mut zeros = ControlBuffer::EMPTY;
-        zeros.set_len(ROOM);
+        let mut zeros: ControlBuffer = ControlBuffer::EMPTY;
+        zeros.set_len(RECEIVED);
         assert_eq!(zeros.iter().count(), 0);
     }
 }

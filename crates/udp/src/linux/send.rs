@@ -1,13 +1,14 @@
 //! Sending trains.
 
-use std::array;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
+
 use super::address::{SockAddr, packet_info_v4, packet_info_v6};
-use super::cmsg::ControlBuffer;
+use super::cmsg::SentControl;
 use super::errno::{SendErrno, sending};
 use super::sys::Message;
 use super::{Backend, OLD_MAX_SEGMENTS, errno_of};
@@ -83,27 +84,18 @@ impl Backend {
         if run < 2 || !self.can_send_many.load(Ordering::Relaxed) {
             return 0;
         }
-        let messages: [Message<'_>; MAX_SLOTS] = array::from_fn(|index| {
-            transmits
-                .get(index)
-                .filter(|_| index < run)
-                .and_then(|transmit| self.message(transmit, transmit.contents.len()))
-                .unwrap_or(Message {
-                    name: SockAddr::EMPTY,
-                    control: ControlBuffer::EMPTY,
-                    contents: &[],
-                })
-        });
         // A message without an address cannot be sent: `send` returns the error for its transmit.
-        let named = messages
+        let named = transmits
             .iter()
-            .take_while(|message| !message.name.as_bytes().is_empty())
-            .count();
-        let Some(messages) = messages.get(..named).filter(|named| !named.is_empty()) else {
+            .take(run)
+            .map_while(|transmit| self.message(transmit, transmit.contents.len()));
+        let mut messages = SmallVec::<[Message<'_>; MAX_SLOTS]>::new();
+        messages.extend(named);
+        if messages.is_empty() {
             return 0;
-        };
+        }
         self.tally.send_calls.add(1);
-        let went = match self.kernel.sendmmsg(self.socket.as_fd(), messages) {
+        let went = match self.kernel.sendmmsg(self.socket.as_fd(), &messages) {
             Ok(went) => went,
             Err(error) => {
                 self.run_failed(errno_of(&error));
@@ -138,7 +130,7 @@ impl Backend {
     /// this socket's family.
     fn message<'a>(&self, transmit: &Transmit<'a>, bytes: usize) -> Option<Message<'a>> {
         let name = SockAddr::encode(transmit.remote, self.is_v6)?;
-        let mut control = ControlBuffer::EMPTY;
+        let mut control = SentControl::EMPTY;
         // On a dual-stack socket a mapped address is sent as IPv4, and uses IPv4 options.
         let to_v4 = transmit.remote.ip().to_canonical().is_ipv4();
         if let Some(ecn) = transmit.ecn {

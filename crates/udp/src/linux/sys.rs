@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use super::address::SockAddr;
-use super::cmsg::ControlBuffer;
+use super::cmsg::{ControlBuffer, SentControl};
 use crate::MAX_SLOTS;
 
 /// What a receive call returns about one message besides its address and control messages.
@@ -25,7 +25,7 @@ pub(super) struct ReceivedMessage {
 /// One message to send.
 pub(super) struct Message<'a> {
     pub(super) name: SockAddr,
-    pub(super) control: ControlBuffer,
+    pub(super) control: SentControl,
     pub(super) contents: &'a [u8],
 }
 
