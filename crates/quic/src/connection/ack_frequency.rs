@@ -59,6 +59,11 @@ const USUAL_THRESHOLD: u64 = 3;
 /// §13.2.2).
 const DEFAULT_THRESHOLD: u64 = 1;
 
+/// The shortest acknowledgment delay that is asked for. A busy server, or one that serves many
+/// connections at once, takes some milliseconds for an answer, and an ACK that does not wait for
+/// it is a packet of its own.
+const LEAST_ACK_DELAY: Duration = Duration::from_millis(5);
+
 /// A request for the peer's acknowledgements (ACK_FREQUENCY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AckFrequencyRequest {
@@ -144,7 +149,7 @@ impl AckFrequencyRequest {
             sequence: last.map_or(0, |request| request.sequence.saturating_add(1)),
             threshold: threshold as u8,
             queued,
-            max_ack_delay: quarter.clamp(min, usual.max(min)),
+            max_ack_delay: quarter.max(LEAST_ACK_DELAY).clamp(min, usual.max(min)),
             reordering: path.packet_threshold().min(3) as u8,
         })
     }

@@ -84,8 +84,7 @@ fn forgotten_packet_numbers_make_no_ack_due() {
         let id = world.ask();
         world.client.connection().finish(id).expect("finishes");
         let second = Duration::from_secs(1);
-        let arrived = |server: &mut Connection| server.accept(Directionality::Bidirectional);
-        assert!(world.run_until(second, |world| arrived(world.server.connection()).is_some()));
+        assert!(world.run_until(second, server_accepts));
         let server = world.server.connection();
         server.write(id, b"there").expect("writes");
         server.finish(id).expect("finishes");
@@ -98,6 +97,43 @@ fn forgotten_packet_numbers_make_no_ack_due() {
     assert!(
         sent <= EXCHANGES + 3,
         "{sent} packets for {EXCHANGES} requests"
+    );
+}
+
+/// On a path of half a millisecond a quarter of the RTT passes before a busy peer has an answer,
+/// which would then follow its ACK in a packet of its own.
+#[test]
+fn ack_waits_for_an_answer_that_takes_longer_than_the_path() {
+    const EXCHANGES: u64 = 30;
+    let mut world = World::new(Setup::new(), path("rate=500M delay=250us queue=2000", 1), 1);
+    world.handshake();
+    // After this, the server asks for fewer ACKs.
+    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
+    world.run_for(Duration::from_secs(1));
+    let now = world.now;
+    let before = world.client.connection().stats(now).counters;
+    for _ in 0..EXCHANGES {
+        let server = world.server.connection();
+        let id = server.open(Directionality::Bidirectional).expect("opens");
+        server.write(id, b"hello?").expect("writes");
+        let second = Duration::from_secs(1);
+        let arrives = |world: &mut World| {
+            let client = world.client.connection();
+            client.accept(Directionality::Bidirectional).is_some()
+        };
+        assert!(world.run_until(second, arrives));
+        world.run_for(Duration::from_millis(3));
+        let client = world.client.connection();
+        client.write(id, b"there").expect("writes");
+        let read = |server: &mut Connection| server.read(id, &mut [0; 5]);
+        assert!(world.run_until(second, |world| read(world.server.connection()).is_ok()));
+    }
+    let now = world.now;
+    let after = world.client.connection().stats(now).counters;
+    let sent = after.packets_sent - before.packets_sent;
+    assert!(
+        sent <= EXCHANGES + 3,
+        "{sent} packets for {EXCHANGES} answers"
     );
 }
 
