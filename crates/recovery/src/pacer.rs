@@ -27,7 +27,10 @@ const MARKED_TRAINS: u64 = 4_000;
 /// shares of BBR flows differed more.
 const LONG_TRAIN_DATAGRAMS: u64 = 4;
 
-const BILLION: i128 = 1_000_000_000;
+/// Billionths of a byte, or nanoseconds.
+const NANOS: u64 = 1_000_000_000;
+
+const BILLION: i128 = NANOS as i128;
 
 /// Returns the length of the shortest train in bytes.
 pub(crate) fn min_train(mds: u64) -> u64 {
@@ -129,16 +132,23 @@ impl Pacer {
         self.refill(pacing, now);
         let train = pacing.train.min(room);
         let needed = if self.waiting_for_train { train } else { mds };
-        let missing = i128::from(needed) * BILLION - self.credit;
-        if missing <= 0 {
+        let whole = i128::from(train) * BILLION;
+        if self.credit >= i128::from(needed) * BILLION {
             self.waiting_for_train = false;
-            let bytes = u64::try_from(self.credit / BILLION).unwrap_or(0);
-            return Ok(bytes.min(train));
+            // What is less than a train fits 64 bits, whose division takes a fraction of the time.
+            let bytes = match u64::try_from(self.credit) {
+                Ok(credit) if self.credit < whole => credit / NANOS,
+                _ => train,
+            };
+            return Ok(bytes);
         }
         self.waiting_for_train = true;
-        let missing = (i128::from(train) * BILLION - self.credit).max(1);
-        let wait = missing.unsigned_abs().div_ceil(u128::from(pacing.rate));
-        let wait = u64::try_from(wait).unwrap_or(u64::MAX);
+        let missing = (whole - self.credit).max(1).unsigned_abs();
+        let rate = pacing.rate;
+        let wait = match u64::try_from(missing) {
+            Ok(missing) => missing.div_ceil(rate),
+            Err(_) => u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX),
+        };
         Err(self.at + Duration::from_nanos(wait))
     }
 

@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use super::Connection;
 use super::network::can_send;
-use super::space::SPACES;
 use super::state::HandshakeState;
 use crate::count::Count;
 use crate::error::ConnectionError;
@@ -63,10 +62,15 @@ impl Connection {
             .network
             .is_amplification_blocked(self.lifecycle.handshake);
         let speaks = !blocked && can_send(self.network.paths.active(), &self.frames);
-        let acks = SPACES
-            .into_iter()
-            .filter(|&space| speaks && self.keys.sending_kind(space).is_some())
-            .filter_map(|space| self.frames.spaces.get(space)?.ack.next_timeout());
+        let spaces = if speaks {
+            self.keys.sending_spaces()
+        } else {
+            &[]
+        };
+        let acks = spaces
+            .iter()
+            .filter(|&&space| self.keys.sending_kind(space).is_some())
+            .filter_map(|&space| self.frames.spaces.get(space)?.ack.next_timeout());
         let [zero_rtt, previous] = self.keys.next_timeouts();
         let coarse = [
             self.network.recovery.next_timeout(),

@@ -7,7 +7,6 @@ use clearway_recovery::{Gate, PathId, Space};
 
 use super::network::can_send;
 use super::packet::{DatagramPurpose, PacketWriter, SendPermit};
-use super::space::SPACES;
 use super::state::HandshakeState;
 use crate::path::ecn::Mark;
 use crate::stream::Sendability;
@@ -79,12 +78,14 @@ impl PacketWriter<'_> {
             return None;
         }
         let id = self.network.paths.active_id();
-        if !self.network.paths.is_active_validated()
-            || !matches!(self.network.recovery.gate(id, self.now), Gate::Open { .. })
-        {
+        if !self.network.paths.is_active_validated() {
             return None;
         }
+        // The gate last, because it costs the most and a probe is seldom due.
         let size = usize::from(self.network.paths.active_mut().mtu.next_probe(self.now)?);
+        if !matches!(self.network.recovery.gate(id, self.now), Gate::Open { .. }) {
+            return None;
+        }
         let slot = buffer.get_mut(..size)?;
         self.network.paths.active_mut().mtu.on_probe_sent();
         self.network.paths.active_mut().begin_train(self.now);
@@ -100,6 +101,11 @@ impl PacketWriter<'_> {
         max_datagrams: usize,
     ) -> Option<Transmit> {
         let id = self.network.paths.active_id();
+        if !self.has_anything_for(id) {
+            // Window and pacer need not be asked, which costs more than all else here.
+            self.timers.pacing = None;
+            return None;
+        }
         self.network.paths.active_mut().begin_train(self.now);
         let mut permit = self.permit(id);
         let mut written = 0;
@@ -184,7 +190,7 @@ impl PacketWriter<'_> {
             .timers
             .pacing
             .map_or(Limit::Congestion, |_| Limit::Pacing);
-        let wants_crypto = SPACES.into_iter().any(|space| {
+        let wants_crypto = self.keys.sending_spaces().iter().any(|&space| {
             let state = self.frames.spaces.get(space);
             self.keys.sending_kind(space).is_some()
                 && state.is_some_and(|state| state.crypto.has_data_to_send())

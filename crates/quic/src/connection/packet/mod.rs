@@ -278,6 +278,15 @@ impl PacketWriter<'_> {
                 || (space == Space::Data && self.frames.has_pending_data()))
     }
 
+    /// Returns whether there is something to send on the active path if window and pacer allow it.
+    pub(super) fn has_anything_for(&self, id: PathId) -> bool {
+        let permit = SendPermit::Bytes(u64::MAX);
+        let spaces = self.keys.sending_spaces();
+        spaces
+            .iter()
+            .any(|&space| self.has_something_for(space, id, permit, DatagramPurpose::Ordinary))
+    }
+
     /// Returns whether another datagram of `room` bytes may follow this one, and has data.
     fn has_more_data(&self, kind: PacketKind, permit: SendPermit, room: usize) -> bool {
         let both = (room as u64).saturating_mul(2);
