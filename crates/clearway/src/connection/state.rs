@@ -137,6 +137,8 @@ pub(crate) struct State {
     pub(super) span: ConnectionSpan,
     /// All handles were dropped.
     pub(super) orphaned: bool,
+    /// What only handles can use was freed, after the connection's end.
+    released: bool,
     /// How many streams may be accepted before other tasks run: one more than are left of the
     /// [slice](slice_of), or 0 before it begins.
     accepts_left: u8,
@@ -180,6 +182,7 @@ impl State {
             readers: FxHashMap::default(),
             http,
             orphaned: false,
+            released: false,
             accepts_left: 0,
             openers_woken: OpenersWoken::default(),
             buffered: 0,
@@ -249,6 +252,22 @@ impl State {
             self.release_memory();
         }
         self.close_if_abandoned(link, now);
+        self.release_if_ended();
+    }
+
+    /// Frees what nobody can use any more, if the connection has ended and no handle is left:
+    /// it drains for three PTOs, in which a server may end thousands of others.
+    fn release_if_ended(&mut self) {
+        if self.error.is_none() || !self.orphaned || self.released {
+            return;
+        }
+        self.released = true;
+        self.quic.release_ended();
+        self.sends = FxHashMap::default();
+        self.readers = FxHashMap::default();
+        if let Some(http) = &mut self.http {
+            http.release_memory();
+        }
     }
 
     /// Writes what HTTP/3 has to send, and wakes tasks.
@@ -525,7 +544,6 @@ impl State {
         }
         let abandoned = self.orphaned && self.sends.is_empty() && self.http_is_idle();
         if abandoned || link.is_lingering() && self.is_delivered() {
-            self.orphaned = false;
             let (code, reason) = match (link.closed_with(), &self.http) {
                 (Some(close), _) => (close.code, &close.reason[..]),
                 (None, Some(_)) => (clearway_http3::Code::NO_ERROR.0, &b""[..]),

@@ -1,6 +1,8 @@
 //! How much a connection buffers, for a caller that divides memory among many.
 
+use super::keyring::Keyring;
 use super::reusable::Reusable;
+use super::state::LifecycleState;
 use super::{Connection, Event};
 
 impl Connection {
@@ -53,6 +55,9 @@ impl Connection {
         self.network.recovery.abandon();
         self.outcome = Reusable::default();
         self.tls.drop_session();
+        if !matches!(self.lifecycle.state, LifecycleState::Closing(_)) {
+            self.keys = Keyring::new(self.role);
+        }
         self.reports
             .events
             .retain(|event| matches!(event, Event::Closed(_)));

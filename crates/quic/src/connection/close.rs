@@ -41,7 +41,19 @@ impl Connection {
     pub fn abort(&mut self, now: Instant, error: TransportError) {
         self.begin_trace(now);
         self.fail(now, error);
-        self.free_resources();
+        self.release_ended();
+    }
+
+    /// Frees what a connection that has ended still holds, of which most is for the
+    /// application: streams with data that it has not read, DATAGRAMs, TLS. It keeps only what
+    /// is needed until the closing or draining state ends (RFC 9000 §10.2). Reads then fail as
+    /// if the streams did not exist.
+    ///
+    /// For a connection whose application is gone. Does nothing while it is open.
+    pub fn release_ended(&mut self) {
+        if !self.lifecycle.is_open() {
+            self.free_resources();
+        }
     }
 
     /// Closes the connection after a protocol violation of the peer or an internal error.

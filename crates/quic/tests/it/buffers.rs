@@ -282,6 +282,41 @@ fn abort_sends_close_and_keeps_only_closing_state() {
     assert!(world.server.endpoint.is_empty());
 }
 
+#[test]
+fn ended_connection_without_an_application_keeps_little() {
+    for peer_closes in [false, true] {
+        let mut world = world(|_| {});
+        let ids = requests(&mut world);
+        for &id in &ids {
+            fill(&mut world, id);
+        }
+        world.run_for(Duration::from_millis(20));
+        world.server.connection().release_ended();
+        let server = world.server.connection();
+        assert!(server.buffered() > 500_000, "it is open");
+
+        let now = world.now;
+        let closing = if peer_closes {
+            &mut world.client
+        } else {
+            &mut world.server
+        };
+        closing.connection().close(now, 7, b"enough");
+        world.run_for(Duration::from_millis(15));
+        world.server.connection().release_ended();
+        let server = world.server.connection();
+        assert!(server.error().is_some());
+        let memory = server.memory_usage();
+        assert!(memory.total() < memory.fixed + 4_096, "{memory:?}");
+        assert_eq!(server.read(ids[0], &mut [0]), Err(ReadError::Unknown));
+
+        world.run_for(Duration::from_millis(50));
+        assert!(world.client.connection().error().is_some());
+        world.run_for(Duration::from_secs(5));
+        assert!(world.server.endpoint.is_empty() && world.client.endpoint.is_empty());
+    }
+}
+
 /// In every phase of the handshake, and when it has ended already.
 #[test]
 fn abort_works_in_any_state() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clearway_quic::Instant;
-use clearway_quic::connection::ConnectionError;
+use clearway_quic::connection::{Connection, ConnectionError};
 
 use super::events::Event;
 use super::socket::Fault;
@@ -50,17 +50,32 @@ impl Shard {
     }
 
     fn period(&self) -> Duration {
+        self.look(Connection::drain_period)
+    }
+
+    /// Reads from the connection as the shard has it.
+    fn look<T>(&self, read: impl FnOnce(&Connection) -> T) -> T {
         let driver = self.driver.as_ref().expect("runs");
         let entry = driver.shard.table.values().next().expect("one");
-        let period = entry
+        let value = entry
             .shared
-            .with_state(Stage::Call, |state| state.quic.drain_period());
-        period.expect("alive")
+            .with_state(Stage::Call, |state| read(&state.quic));
+        value.expect("alive")
     }
 }
 
 fn done() -> Option<ConnectionError> {
     Some(ConnectionError::LocalApplication { code: 9 })
+}
+
+#[test]
+fn ended_connection_keeps_data_only_as_long_as_somebody_can_read_it() {
+    let mut shard = Shard::after(&[Event::Arrives(0), Event::Closes(0)]);
+    assert!(shard.close_reason().is_some());
+    assert!(shard.look(Connection::buffered) > 0);
+    shard.apply(&Event::Drops(0));
+    assert_eq!(shard.look(Connection::buffered), 0);
+    assert_eq!(shard.connections(), 1, "it is closing");
 }
 
 #[test]
