@@ -35,6 +35,32 @@ enum End {
     Stopped,
 }
 
+/// What a read returns: data, if there was some, and whether the stream ends after it.
+struct Data<T> {
+    data: Option<T>,
+    is_last: bool,
+}
+
+fn read(
+    quic: &mut Connection,
+    id: StreamId,
+    buffer: &mut [u8],
+) -> Result<Data<usize>, TransportReadError> {
+    let data = quic.read(id, buffer)?;
+    let is_last = data.is_none();
+    Ok(Data { data, is_last })
+}
+
+fn read_chunk(
+    quic: &mut Connection,
+    id: StreamId,
+    max: usize,
+) -> Result<Data<Bytes>, TransportReadError> {
+    let (bytes, is_last) = quic.read_chunk_with_end(id, max)?;
+    let data = Some(bytes).filter(|bytes| !bytes.is_empty());
+    Ok(Data { data, is_last })
+}
+
 impl RecvStream {
     pub(crate) fn new(shared: ConnectionRef, id: StreamId) -> Self {
         Self {
@@ -60,7 +86,7 @@ impl RecvStream {
         if buffer.is_empty() {
             return Ok(Some(0));
         }
-        poll_fn(|cx| self.poll_recv(cx, |quic, id| quic.read(id, buffer))).await
+        poll_fn(|cx| self.poll_recv(cx, |quic, id| read(quic, id, buffer))).await
     }
 
     /// Fills `buffer`. Not cancel-safe: what was read is lost if the future is dropped.
@@ -86,7 +112,7 @@ impl RecvStream {
     /// See [`ReadError`].
     pub async fn read_chunk(&mut self, max: usize) -> Result<Option<Bytes>, ReadError> {
         let max = max.max(1);
-        poll_fn(|cx| self.poll_recv(cx, |quic, id| quic.read_chunk(id, max))).await
+        poll_fn(|cx| self.poll_recv(cx, |quic, id| read_chunk(quic, id, max))).await
     }
 
     /// Reads everything up to the end, at most `limit` bytes. Not cancel-safe: what was read
@@ -130,7 +156,7 @@ impl RecvStream {
     fn poll_recv<T>(
         &mut self,
         cx: &Context<'_>,
-        read: impl FnOnce(&mut Connection, StreamId) -> Result<Option<T>, TransportReadError>,
+        read: impl FnOnce(&mut Connection, StreamId) -> Result<Data<T>, TransportReadError>,
     ) -> Poll<Result<Option<T>, ReadError>> {
         match self.end {
             Some(End::Finished) => return Poll::Ready(Ok(None)),
@@ -140,12 +166,12 @@ impl RecvStream {
         }
         let Self { shared, id, end } = self;
         shared.call_then_send_if(|state| match read(&mut state.quic, *id) {
-            Ok(some) => {
-                if some.is_none() {
+            Ok(Data { data, is_last }) => {
+                if is_last {
                     *end = Some(End::Finished);
                 }
                 // Reading gives the peer flow-control credit.
-                (Poll::Ready(Ok(some)), true)
+                (Poll::Ready(Ok(data)), true)
             }
             Err(TransportReadError::Blocked) => {
                 // Data that arrived before the connection ended has been read; no more
@@ -183,7 +209,7 @@ impl AsyncRead for RecvStream {
             return Poll::Ready(Ok(()));
         }
         let room = buffer.initialize_unfilled();
-        let read = self.poll_recv(cx, |quic, id| quic.read(id, room));
+        let read = self.poll_recv(cx, |quic, id| read(quic, id, room));
         read.map(|read| {
             buffer.advance(read?.unwrap_or(0));
             Ok(())

@@ -281,6 +281,25 @@ impl Connection {
         chunk
     }
 
+    /// Reads at most `max` bytes without a copy, and returns whether the stream ends with them: it
+    /// is unknown from then on. There are no bytes if only the end was left.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_chunk_with_end(
+        &mut self,
+        id: StreamId,
+        max: usize,
+    ) -> Result<(Bytes, bool), ReadError> {
+        let read = self.frames.streams.read_chunk_with_end(id, max);
+        if let Ok((bytes, _)) = &read
+            && !bytes.is_empty()
+        {
+            self.reports.trace.stream_read(id, bytes.len());
+        }
+        read
+    }
+
     /// Returns whether a stream has data to read, without reading it; `false` at the end of
     /// the stream. After `Blocked`, a [`Readable`](crate::stream::StreamEvent::Readable)
     /// event follows, as after a read.

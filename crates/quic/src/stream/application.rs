@@ -207,6 +207,27 @@ impl Streams {
         result
     }
 
+    /// Returns up to `max` received bytes without a copy, and whether the stream ends with them;
+    /// it is unknown from then on. There are none if only the end was left.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read_chunk_with_end(
+        &mut self,
+        id: StreamId,
+        max: usize,
+    ) -> Result<(Bytes, bool), ReadError> {
+        let read = self.with_recv(id, |half| {
+            let Some(chunk) = half.read_chunk(max)? else {
+                return Ok((Bytes::new(), true));
+            };
+            Ok((chunk, half.take_end()))
+        });
+        let read = read.unwrap_or(Err(ReadError::Unknown));
+        self.after_read(id, read.as_ref().map_or(0, |(chunk, _)| chunk.len()));
+        read
+    }
+
     /// Returns whether there is data to read, without reading it. `false` means that the stream
     /// has ended.
     ///

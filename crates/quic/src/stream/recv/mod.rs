@@ -348,6 +348,15 @@ impl RecvHalf {
         Ok(Some(chunk))
     }
 
+    /// Tells the end if all data was read, and returns whether it did.
+    pub(super) fn take_end(&mut self) -> bool {
+        let is_over = self.state == RecvState::DataRecvd && !self.assembler.is_readable();
+        if is_over {
+            self.step(RecvTransition::Told);
+        }
+        is_over
+    }
+
     /// Returns whether there is data to read; false at the end.
     pub(super) fn peek(&mut self) -> Result<bool, ReadError> {
         self.check_readable()?;

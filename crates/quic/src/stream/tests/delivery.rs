@@ -39,3 +39,31 @@ fn data_of_a_stopped_stream_is_new_once() {
     assert_eq!(server.on_stream(id, 5, false, b"more"), Ok(false));
     assert_eq!(server.on_stream(id, 9, false, b""), Ok(false));
 }
+
+#[test]
+fn end_of_a_stream_comes_with_its_last_data_or_alone() {
+    let (mut client, mut server) = pair(Config::default());
+    for end_comes_later in [false, true] {
+        let id = client.open(UNI).expect("a stream");
+        let read = |server: &mut Streams, max| {
+            let read = server.read_chunk_with_end(id, max);
+            read.map(|(chunk, is_last)| (chunk.to_vec(), is_last))
+        };
+        client.write(id, b"data").expect("room");
+        if !end_comes_later {
+            client.finish(id).expect("an end");
+        }
+        let packet = fill(&mut client).expect("a packet");
+        deliver(&mut server, &packet.bytes).expect("a stream");
+        assert_eq!(read(&mut server, 3), Ok((b"dat".to_vec(), false)));
+        assert_eq!(read(&mut server, 3), Ok((b"a".to_vec(), !end_comes_later)));
+        if end_comes_later {
+            assert_eq!(read(&mut server, 3), Err(ReadError::Blocked));
+            client.finish(id).expect("an end");
+            let packet = fill(&mut client).expect("a packet");
+            deliver(&mut server, &packet.bytes).expect("an end");
+            assert_eq!(read(&mut server, 3), Ok((Vec::new(), true)));
+        }
+        assert_eq!(read(&mut server, 3), Err(ReadError::Unknown));
+    }
+}

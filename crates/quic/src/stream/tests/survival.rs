@@ -108,12 +108,22 @@ impl End {
 
     fn read(&mut self, id: StreamId, max: usize) {
         let offset = self.read.get_mut(&id).unwrap();
-        match self.streams.read_chunk(id, max) {
-            Ok(Some(chunk)) => {
+        // Both ways of reading, in turns.
+        let read = if max.is_multiple_of(2) {
+            let chunk = self.streams.read_chunk(id, max);
+            chunk.map(|chunk| (chunk.is_none(), chunk.unwrap_or_default()))
+        } else {
+            let chunk = self.streams.read_chunk_with_end(id, max);
+            chunk.map(|(chunk, is_last)| (is_last, chunk))
+        };
+        match read {
+            Ok((is_last, chunk)) => {
                 assert_eq!(chunk, pattern(id, *offset, chunk.len()));
                 *offset += chunk.len() as u64;
+                if is_last {
+                    assert_eq!(self.ended.insert(id, true), None);
+                }
             }
-            Ok(None) => assert_eq!(self.ended.insert(id, true), None),
             Err(ReadError::Reset(_) | ReadError::Unknown) => {
                 self.ended.entry(id).or_insert(false);
             }
