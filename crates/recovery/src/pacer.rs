@@ -8,6 +8,7 @@
 use core::time::Duration;
 
 use crate::congestion::initial_window;
+use crate::rate::NANOS;
 use crate::time::{Instant, nanos};
 
 /// Longest train in bytes: what one call with segmentation offload takes (and the largest
@@ -26,9 +27,6 @@ const MARKED_TRAINS: u64 = 4_000;
 /// cost more than they gave: ten flows on 1 Gbit/s had 93 % of it instead of 95 (NewReno), and
 /// shares of BBR flows differed more.
 const LONG_TRAIN_DATAGRAMS: u64 = 4;
-
-/// Billionths of a byte, or nanoseconds.
-const NANOS: u64 = 1_000_000_000;
 
 const BILLION: i128 = NANOS as i128;
 
@@ -143,12 +141,9 @@ impl Pacer {
             return Ok(bytes);
         }
         self.waiting_for_train = true;
-        let missing = (whole - self.credit).max(1).unsigned_abs();
-        let rate = pacing.rate;
-        let wait = match u64::try_from(missing) {
-            Ok(missing) => missing.div_ceil(rate),
-            Err(_) => u64::try_from(missing.div_ceil(u128::from(rate))).unwrap_or(u64::MAX),
-        };
+        let missing = (whole - self.credit).max(1);
+        let wait = missing.unsigned_abs().div_ceil(u128::from(pacing.rate));
+        let wait = u64::try_from(wait).unwrap_or(u64::MAX);
         Err(self.at + Duration::from_nanos(wait))
     }
 

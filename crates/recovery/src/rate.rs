@@ -7,7 +7,7 @@ use crate::fraction::mul_div;
 use crate::time::{Instant, nanos};
 
 /// Nanoseconds in a second.
-const NANOS: u64 = 1_000_000_000;
+pub(crate) const NANOS: u64 = 1_000_000_000;
 
 /// Returns the rate in bytes per second of a volume moved in a time, saturating. A time of
 /// zero counts as a nanosecond.

@@ -459,6 +459,7 @@ impl ConnectionShared {
         self.call(|state| {
             state.orphaned = true;
             state.close_if_abandoned(&self.link, now);
+            state.release_if_ended();
         });
         self.mark_dirty();
     }

@@ -137,8 +137,6 @@ pub(crate) struct State {
     pub(super) span: ConnectionSpan,
     /// All handles were dropped.
     pub(super) orphaned: bool,
-    /// What only handles can use was freed, after the connection's end.
-    released: bool,
     /// How many streams may be accepted before other tasks run: one more than are left of the
     /// [slice](slice_of), or 0 before it begins.
     accepts_left: u8,
@@ -182,7 +180,6 @@ impl State {
             readers: FxHashMap::default(),
             http,
             orphaned: false,
-            released: false,
             accepts_left: 0,
             openers_woken: OpenersWoken::default(),
             buffered: 0,
@@ -252,16 +249,14 @@ impl State {
             self.release_memory();
         }
         self.close_if_abandoned(link, now);
-        self.release_if_ended();
     }
 
     /// Frees what nobody can use any more, if the connection has ended and no handle is left:
     /// it drains for three PTOs, in which a server may end thousands of others.
-    fn release_if_ended(&mut self) {
-        if self.error.is_none() || !self.orphaned || self.released {
+    pub(super) fn release_if_ended(&mut self) {
+        if self.error.is_none() || !self.orphaned {
             return;
         }
-        self.released = true;
         self.quic.release_ended();
         self.sends = FxHashMap::default();
         self.readers = FxHashMap::default();
@@ -438,6 +433,7 @@ impl State {
         if let Some(error) = first {
             self.log_end(&error);
             self.span.record_end(&error);
+            self.release_if_ended();
         }
     }
 

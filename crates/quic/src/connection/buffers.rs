@@ -55,6 +55,7 @@ impl Connection {
         self.network.recovery.abandon();
         self.outcome = Reusable::default();
         self.tls.drop_session();
+        // Only CONNECTION_CLOSE is still sent.
         if !matches!(self.lifecycle.state, LifecycleState::Closing(_)) {
             self.keys = Keyring::new(self.role);
         }

@@ -32,6 +32,20 @@ fn server_accepts(world: &mut World) -> bool {
     server.accept(Directionality::Bidirectional).is_some()
 }
 
+/// A world in which the server asks for fewer ACKs, because it has sent much.
+fn world_of_few_acks(link: &str) -> World {
+    let mut world = World::new(Setup::new(), path(link, 1), 1);
+    world.handshake();
+    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
+    world.run_for(Duration::from_secs(1));
+    world
+}
+
+fn packets_of_client(world: &mut World) -> u64 {
+    let now = world.now;
+    world.client.connection().stats(now).counters.packets_sent
+}
+
 /// A hundredth of the downlink carries the ACK of every second packet no more.
 /// Asked for fewer, the ACKs stop being the bottleneck.
 #[test]
@@ -72,14 +86,8 @@ fn large_window_is_acknowledged_in_parts() {
 #[test]
 fn forgotten_packet_numbers_make_no_ack_due() {
     const EXCHANGES: u64 = 30;
-    let path = path("rate=500M delay=20ms queue=2000", 1);
-    let mut world = World::new(Setup::new(), path, 1);
-    world.handshake();
-    // After this, the server asks for fewer ACKs.
-    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
-    world.run_for(Duration::from_secs(1));
-    let now = world.now;
-    let before = world.client.connection().stats(now).counters;
+    let mut world = world_of_few_acks("rate=500M delay=20ms queue=2000");
+    let before = packets_of_client(&mut world);
     for _ in 0..EXCHANGES {
         let id = world.ask();
         world.client.connection().finish(id).expect("finishes");
@@ -91,9 +99,7 @@ fn forgotten_packet_numbers_make_no_ack_due() {
         let read = |client: &mut Connection| client.read(id, &mut [0; 5]);
         assert!(world.run_until(second, |world| read(world.client.connection()).is_ok()));
     }
-    let now = world.now;
-    let after = world.client.connection().stats(now).counters;
-    let sent = after.packets_sent - before.packets_sent;
+    let sent = packets_of_client(&mut world) - before;
     assert!(
         sent <= EXCHANGES + 3,
         "{sent} packets for {EXCHANGES} requests"
@@ -105,13 +111,8 @@ fn forgotten_packet_numbers_make_no_ack_due() {
 #[test]
 fn ack_waits_for_an_answer_that_takes_longer_than_the_path() {
     const EXCHANGES: u64 = 30;
-    let mut world = World::new(Setup::new(), path("rate=500M delay=250us queue=2000", 1), 1);
-    world.handshake();
-    // After this, the server asks for fewer ACKs.
-    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
-    world.run_for(Duration::from_secs(1));
-    let now = world.now;
-    let before = world.client.connection().stats(now).counters;
+    let mut world = world_of_few_acks("rate=500M delay=250us queue=2000");
+    let before = packets_of_client(&mut world);
     for _ in 0..EXCHANGES {
         let server = world.server.connection();
         let id = server.open(Directionality::Bidirectional).expect("opens");
@@ -128,9 +129,7 @@ fn ack_waits_for_an_answer_that_takes_longer_than_the_path() {
         let read = |server: &mut Connection| server.read(id, &mut [0; 5]);
         assert!(world.run_until(second, |world| read(world.server.connection()).is_ok()));
     }
-    let now = world.now;
-    let after = world.client.connection().stats(now).counters;
-    let sent = after.packets_sent - before.packets_sent;
+    let sent = packets_of_client(&mut world) - before;
     assert!(
         sent <= EXCHANGES + 3,
         "{sent} packets for {EXCHANGES} answers"
@@ -141,12 +140,7 @@ fn ack_waits_for_an_answer_that_takes_longer_than_the_path() {
 /// were asked for, nor for the delay.
 #[test]
 fn probes_are_acknowledged_at_once_where_few_acks_are_asked_for() {
-    let path = path("rate=500M delay=20ms queue=2000", 1);
-    let mut world = World::new(Setup::new(), path, 1);
-    world.handshake();
-    // After this, the server asks for fewer ACKs.
-    assert!(download(&mut world, 40_000_000, Duration::from_secs(60)));
-    world.run_for(Duration::from_secs(1));
+    let mut world = world_of_few_acks("rate=500M delay=20ms queue=2000");
 
     let id = world.ask();
     let second = Duration::from_secs(1);

@@ -76,6 +76,12 @@ fn ended_connection_keeps_data_only_as_long_as_somebody_can_read_it() {
     shard.apply(&Event::Drops(0));
     assert_eq!(shard.look(Connection::buffered), 0);
     assert_eq!(shard.connections(), 1, "it is closing");
+
+    // Without a handle the end itself frees it.
+    let mut shard = Shard::after(&[Event::Writes(0), Event::Finishes(0), Event::Drops(0)]);
+    assert!(shard.look(Connection::buffered) > 0);
+    shard.apply(&Event::CloseAll);
+    assert_eq!(shard.look(Connection::buffered), 0);
 }
 
 #[test]
